@@ -1,0 +1,95 @@
+"""The caller's own ids (strings or integers) and their positions in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from macrid.errors import DataError
+
+Id = str | int
+
+
+class Ids(Sequence[Id]):
+    """Distinct ids in a fixed order, all strings or all integers; position i belongs to row or column i of a matrix."""
+
+    def __init__(self, values: Iterable[Id] | pa.Array) -> None:
+        array = values if isinstance(values, pa.Array) else _to_array(values)
+        if pa.types.is_integer(array.type):
+            array = array.cast(pa.int64())
+        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
+            array = array.cast(pa.string())
+        else:
+            raise DataError(f"ids are of type {array.type}; give strings or integers")
+        self.array: pa.Array = array
+
+    @classmethod
+    def range(cls, count: int) -> Ids:
+        """The integers 0 … count − 1."""
+        return cls(pa.array(np.arange(count)))
+
+    @property
+    def are_integers(self) -> bool:
+        return bool(pa.types.is_integer(self.array.type))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return self.array[position].to_pylist()
+        return self.array[int(position)].as_py()
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self.array.to_pylist())
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._position_of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ids) and bool(self.array.equals(other.array))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Ids({len(self):,} {'integers' if self.are_integers else 'strings'})"
+
+    @cached_property
+    def _position_of(self) -> dict[Id, int]:
+        return {value: position for position, value in enumerate(self.array.to_pylist())}
+
+    def positions(self, values: Iterable[Id]) -> np.ndarray:
+        """The position of each value, −1 where it is unknown."""
+        find = self._position_of.get
+        return np.array([find(value, -1) for value in values], dtype=np.int64)
+
+    def take(self, positions: np.ndarray) -> Ids:
+        return Ids(self.array.take(pa.array(positions)))
+
+    def parse(self, text: str) -> Id:
+        """An id written as text (on a command line, say) as the type these ids have."""
+        if self.are_integers:
+            try:
+                return int(text)
+            except ValueError:
+                return text
+        return text
+
+    def order(self) -> np.ndarray:
+        """Positions in ascending order of id: numbers by value, strings by code point."""
+        return pc.sort_indices(self.array).to_numpy().astype(np.int64)
+
+
+def _to_array(values: Iterable[Id]) -> pa.Array:
+    values = list(values)
+    if not values:
+        return pa.array([], type=pa.string())
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"ids must be all strings or all integers: {error}") from error

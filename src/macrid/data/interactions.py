@@ -1,0 +1,273 @@
+"""Interactions: who has what. Read, checked, binarised, with the caller's own ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from macrid.data.ids import Ids
+from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, encode_ids, numbers, open_table, read_items
+from macrid.errors import DataError
+
+if TYPE_CHECKING:
+    from macrid.data.split import Split
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """What reading found, guessed and left out."""
+
+    source: str
+    rows: int
+    user_column: str | None = None
+    item_column: str | None = None
+    rating_column: str | None = None
+    guessed: tuple[str, ...] = ()
+    below_min_rating: int = 0
+    duplicates: int = 0
+    dropped_users: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}: {self.rows:,} rows"]
+        if self.guessed:
+            lines.append("guessed " + ", ".join(self.guessed))
+        if self.below_min_rating:
+            lines.append(f"{self.below_min_rating:,} rows below the rating threshold left out")
+        if self.duplicates:
+            lines.append(f"{self.duplicates:,} duplicates dropped")
+        if self.dropped_users:
+            lines.append(f"{self.dropped_users:,} users with too few items left out")
+        return "; ".join(lines)
+
+
+class Interactions:
+    """Users × items, binary and sparse.
+
+    `rows` and `columns` hold one user position and one item position per interaction, in the order they were read;
+    `matrix` is the same as CSR. `users` and `items` translate positions to ids. `table` has one row an item: title and
+    attributes, where an items table was given.
+    """
+
+    def __init__(
+        self,
+        matrix: sp.csr_array,
+        users: Ids,
+        items: Ids,
+        table: pa.Table | None = None,
+        report: ReadReport | None = None,
+        pairs: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        if matrix.shape != (len(users), len(items)):
+            raise DataError(f"the matrix is {matrix.shape}, but there are {len(users)} users and {len(items)} items")
+        if table is not None and table.num_rows != len(items):
+            raise DataError(f"the items table has {table.num_rows} rows for {len(items)} items")
+        self.matrix = matrix
+        self.users = users
+        self.items = items
+        self.table = table
+        self.report = report
+        self._pairs = pairs
+
+    @classmethod
+    def read(
+        cls,
+        source: Any,
+        *,
+        user: str | int | None = None,
+        item: str | int | None = None,
+        rating: str | int | None = None,
+        min_rating: float | None = None,
+        min_items: int = 5,
+        items: Any = None,
+    ) -> Interactions:
+        """Read interactions from a file, a frame or a scipy CSR.
+
+        source: a path to CSV, TSV, Parquet or a MovieLens '::' file; a pandas or polars frame; a scipy CSR.
+        user, item, rating: column names; the usual ones are guessed (`report.guessed` says which). Column numbers,
+            counted from 0, mean a text file without a header.
+        min_rating: keep ratings at or above it. Without it every row is an interaction.
+        min_items: keep users with at least so many different items.
+        items: a table of the same kinds with one row an item: id, title, any attributes.
+        """
+        if min_items < 1:
+            raise DataError(f"min_items is {min_items}; it must be at least 1")
+        if sp.issparse(source):
+            found = _from_csr(source, min_rating)
+        else:
+            found = _from_table(source, user, item, rating, min_rating)
+        return _clean(*found, min_items=min_items, items=items)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        users: Ids,
+        items: Ids,
+        table: pa.Table | None = None,
+        report: ReadReport | None = None,
+    ) -> Interactions:
+        """From one user position and one item position per interaction; no pair may come twice."""
+        matrix = csr_from_pairs(rows, columns, (len(users), len(items)))
+        return cls(matrix, users, items, table, report, (rows, columns))
+
+    @property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """User and item position of every interaction, in the order read (that of the matrix, if read from a store)."""
+        if self._pairs is None:
+            rows = np.repeat(np.arange(len(self.users), dtype=np.int32), np.diff(self.matrix.indptr))
+            self._pairs = rows, np.asarray(self.matrix.indices)
+        return self._pairs
+
+    @property
+    def popularity(self) -> np.ndarray:
+        """How many users have each item."""
+        return np.bincount(self.matrix.indices, minlength=len(self.items))
+
+    def __len__(self) -> int:
+        return int(self.matrix.nnz)
+
+    def __repr__(self) -> str:
+        return f"Interactions({len(self.users):,} users, {len(self.items):,} items, {len(self):,} interactions)"
+
+    def split(self, heldout: int | float, seed: int = 98765) -> Split:
+        """Hold out users for validation and as many for test; see `macrid.data.split`."""
+        from macrid.data.split import split_users
+
+        return split_users(self, heldout, seed)
+
+
+def csr_from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """Binary CSR that keeps the order of the pairs inside each row."""
+    order = np.argsort(rows, kind="stable") if np.any(rows[1:] < rows[:-1]) else slice(None)
+    indptr = np.zeros(shape[0] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
+    return binary_csr(indptr, columns[order].astype(np.int32, copy=False), shape)
+
+
+def binary_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """CSR of ones without copying its index arrays."""
+    matrix: sp.csr_array = sp.csr_array(shape, dtype=np.float32)
+    matrix.indptr, matrix.indices = indptr, indices
+    matrix.data = np.ones(len(indices), dtype=np.float32)
+    return matrix
+
+
+def _from_table(
+    source: Any, user: str | int | None, item: str | int | None, rating: str | int | None, min_rating: float | None
+) -> tuple[np.ndarray, np.ndarray, Ids, Ids, ReadReport]:
+    numbered = any(isinstance(column, int) for column in (user, item, rating))
+    table = open_table(source, header=not numbered)
+    user_column = table.find(user, USER_NAMES, "user")
+    item_column = table.find(item, ITEM_NAMES, "item")
+    rating_column = table.find(rating, RATING_NAMES, "rating", required=min_rating is not None)
+    assert user_column is not None
+    assert item_column is not None
+    if user_column == item_column:
+        raise DataError(f"{table.name}: column '{user_column}' cannot be both the user and the item")
+    if min_rating is None:
+        rating_column = None
+    wanted = [column for column in (user_column, item_column, rating_column) if column is not None]
+    columns = table.read(wanted, ids=[user_column, item_column])
+    if columns.num_rows == 0:
+        raise DataError(f"{table.name}: there are no rows")
+    rows, users = encode_ids(columns.column(user_column), f"{table.name}, column '{user_column}'")
+    cols, item_ids = encode_ids(columns.column(item_column), f"{table.name}, column '{item_column}'")
+    roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
+    report = ReadReport(
+        source=table.name,
+        rows=len(rows),
+        user_column=user_column,
+        item_column=item_column,
+        rating_column=rating_column,
+        guessed=tuple(f"{role} = '{column}'" for role, asked, column in roles if asked is None and column is not None),
+    )
+    if rating_column is not None and min_rating is not None:
+        values = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")
+        rows, cols, report = _threshold(rows, cols, values, min_rating, report)
+    return rows, cols, users, item_ids, report
+
+
+def _from_csr(source: Any, min_rating: float | None) -> tuple[np.ndarray, np.ndarray, Ids, Ids, ReadReport]:
+    matrix = source.tocoo()
+    rows, cols = matrix.coords
+    report = ReadReport(source="matrix", rows=int(matrix.nnz))
+    if not np.all(np.isfinite(matrix.data)):
+        raise DataError("the matrix holds values that are not numbers; every value must be finite")
+    stored = matrix.data != 0
+    rows, cols, values = rows[stored], cols[stored], matrix.data[stored]
+    if len(rows) == 0:
+        raise DataError("the matrix is empty; it holds no interaction")
+    if min_rating is not None:
+        rows, cols, report = _threshold(rows, cols, values, min_rating, report)
+    users, items = (Ids.range(count) for count in matrix.shape)
+    return rows.astype(np.int32), cols.astype(np.int32), users, items, report
+
+
+def _threshold(
+    rows: np.ndarray, cols: np.ndarray, values: np.ndarray, min_rating: float, report: ReadReport
+) -> tuple[np.ndarray, np.ndarray, ReadReport]:
+    keep = values >= min_rating
+    if not keep.any():
+        raise DataError(
+            f"{report.source}: all {len(values):,} ratings are below min_rating {min_rating:g};"
+            f" the highest is {values.max():g}, lower the threshold"
+        )
+    return rows[keep], cols[keep], replace(report, below_min_rating=int((~keep).sum()))
+
+
+def _clean(
+    rows: np.ndarray, cols: np.ndarray, users: Ids, item_ids: Ids, report: ReadReport, *, min_items: int, items: Any
+) -> Interactions:
+    """Drop duplicates, then users with too few items, then ids that are left with nothing."""
+    key = rows.astype(np.int64) * len(item_ids) + cols
+    ordered = np.sort(key)
+    duplicates = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    del ordered
+    if duplicates:
+        first = np.sort(np.unique(key, return_index=True)[1])
+        rows, cols = rows[first], cols[first]
+    del key
+    counts = np.bincount(rows, minlength=len(users))
+    enough = counts >= min_items
+    if not enough.any():
+        raise DataError(
+            f"{report.source}: no user has {min_items} items, the most is {counts.max()}; lower min_items"
+        )
+    dropped = int(np.count_nonzero((counts > 0) & ~enough))
+    if dropped:
+        keep = enough[rows]
+        rows, cols = rows[keep], cols[keep]
+    rows, users = _compact(rows, users)
+    cols, item_ids = _compact(cols, item_ids)
+    report = replace(report, duplicates=duplicates, dropped_users=dropped)
+    table = None if items is None else join_items(item_ids, items)
+    return Interactions.from_pairs(rows, cols, users, item_ids, table, report)
+
+
+def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
+    """Renumber so that every id is used."""
+    used = np.bincount(codes, minlength=len(ids)) > 0
+    if used.all():
+        return codes, ids
+    number = np.cumsum(used, dtype=np.int32) - 1
+    return number[codes], ids.take(np.flatnonzero(used))
+
+
+def join_items(item_ids: Ids, source: Any) -> pa.Table:
+    """The rows of an items table in the order of `item_ids`; items it does not know get nulls."""
+    known, columns = read_items(source)
+    if known.are_integers != item_ids.are_integers:
+        known = Ids(known.array.cast(pa.string()))
+        item_ids = Ids(item_ids.array.cast(pa.string()))
+    positions = known.positions(item_ids)
+    if (positions < 0).all():
+        raise DataError(
+            f"none of the {len(item_ids):,} items is in the items table; its ids start with"
+            f" {', '.join(repr(value) for value in known[:3])}, the events' with {', '.join(repr(v) for v in item_ids[:3])}"
+        )
+    return columns.take(pa.array(positions, mask=positions < 0))

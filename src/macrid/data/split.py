@@ -1,0 +1,146 @@
+"""The held-out-user protocol of Liang et al. (2018), which the paper follows, to the last random number.
+
+Sort the user ids and permute them once; the last n users are test, the n before them validation, the rest train. The
+items are those of the train users, in order of first appearance; other items are dropped from held-out users. Each
+held-out user is folded in on 80 % of the items and scored on the other 20 % (`int(0.2 · count)`, drawn without
+replacement, users in id order, from a generator seeded afresh for validation and for test); a user left with fewer
+than five items keeps all of them on the input side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions, csr_from_pairs
+from macrid.errors import DataError
+
+TARGET_SHARE = 0.2
+MIN_ITEMS_TO_PREDICT = 5
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Users a model never trains on: folded in on `history`, scored on `target` (both users × items)."""
+
+    history: sp.csr_array
+    target: sp.csr_array
+    users: Ids
+
+    def __repr__(self) -> str:
+        return f"HeldOut({len(self.users):,} users, {self.history.nnz:,} items to fold in, {self.target.nnz:,} to predict)"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Train users, and two groups of held-out users over the same items."""
+
+    train: Interactions
+    validation: HeldOut
+    test: HeldOut
+
+    @property
+    def items(self) -> Ids:
+        return self.train.items
+
+    @property
+    def table(self) -> pa.Table | None:
+        return self.train.table
+
+    def __repr__(self) -> str:
+        return f"Split(train={self.train!r}, validation={self.validation!r}, test={self.test!r})"
+
+    def write_released(self, folder: Path) -> None:
+        """The layout of the authors' release (`pro_sg`): train.csv, validation_tr.csv, …, ids by position."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "unique_sid.txt").write_text("".join(f"{item}\n" for item in self.items))
+        _write_pairs(folder / "train.csv", *self.train.pairs)
+        first = len(self.train.users)
+        for name, group in (("validation", self.validation), ("test", self.test)):
+            order = group.users.order()
+            for suffix, matrix in (("tr", group.history), ("te", group.target)):
+                counts = np.diff(matrix.indptr)
+                _write_pairs(
+                    folder / f"{name}_{suffix}.csv", np.repeat(first + order, counts[order]), matrix[order].indices
+                )
+            first += len(group.users)
+
+
+def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> Split:
+    """Split by held-out users.
+
+    heldout: how many users go to validation, and again to test; a number below 1 is a share of all users.
+    """
+    users = len(data.users)
+    n = _heldout_count(heldout, users)
+    order = data.users.order()[np.random.RandomState(seed).permutation(users)]
+    place = np.empty(users, dtype=np.int32)  # a user's position in the permutation
+    place[order] = np.arange(users, dtype=np.int32)
+
+    rows, columns = data.pairs
+    places = place[rows]
+    train_users = users - 2 * n
+    in_train = places < train_users
+    items, first_seen = np.unique(columns[in_train], return_index=True)
+    items = items[np.argsort(first_seen)]
+    number = np.full(len(data.items), -1, dtype=np.int32)
+    number[items] = np.arange(len(items), dtype=np.int32)
+    item_ids = data.items.take(items)
+
+    train = Interactions.from_pairs(
+        places[in_train],
+        number[columns[in_train]],
+        data.users.take(order[:train_users]),
+        item_ids,
+        None if data.table is None else data.table.take(pa.array(items)),
+        data.report,
+    )
+
+    def group(start: int) -> HeldOut:
+        keep = (places >= start) & (places < start + n) & (number[columns] >= 0)
+        ids = data.users.take(order[start : start + n])
+        return _fold(places[keep] - start, number[columns[keep]], ids, len(item_ids), seed)
+
+    return Split(train, group(train_users), group(train_users + n))
+
+
+def _heldout_count(heldout: int | float, users: int) -> int:
+    n = int(heldout * users) if 0 < heldout < 1 else int(heldout)
+    if heldout >= 1 and n != heldout:
+        raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
+    if n < 1:
+        raise DataError(f"heldout {heldout} of {users:,} users is nobody; give at least one user")
+    if 2 * n >= users:
+        raise DataError(
+            f"heldout asks for 2 × {n:,} users (validation and test), but there are {users:,};"
+            f" give at most {max((users - 1) // 2, 0):,}, or a share such as 0.1"
+        )
+    return n
+
+
+def _fold(rows: np.ndarray, columns: np.ndarray, users: Ids, items: int, seed: int) -> HeldOut:
+    """Divide each user's interactions into history and target."""
+    by_user = csr_from_pairs(rows, np.arange(len(rows)), (len(users), max(len(rows), 1)))
+    random = np.random.RandomState(seed)
+    is_target = np.zeros(len(rows), dtype=bool)
+    for user in users.order():
+        own = by_user.indices[by_user.indptr[user] : by_user.indptr[user + 1]]
+        if len(own) >= MIN_ITEMS_TO_PREDICT:
+            is_target[own[random.choice(len(own), size=int(TARGET_SHARE * len(own)), replace=False)]] = True
+    shape = (len(users), items)
+    return HeldOut(
+        csr_from_pairs(rows[~is_target], columns[~is_target], shape),
+        csr_from_pairs(rows[is_target], columns[is_target], shape),
+        users,
+    )
+
+
+def _write_pairs(path: Path, users: np.ndarray, items: np.ndarray) -> None:
+    with path.open("w", newline="\n") as file:
+        file.write("uid,sid\n")
+        file.writelines(f"{user},{item}\n" for user, item in zip(users.tolist(), items.tolist(), strict=True))

@@ -1,0 +1,33 @@
+"""Every error a user can cause: one root, a few children. A message says what is wrong, where, and what to do."""
+
+
+class MacridError(Exception):
+    """The root of all errors raised on purpose; the command line prints it as one line and exits with 1."""
+
+
+class DataError(MacridError):
+    """Events, items or a prepared folder that cannot be used as they are."""
+
+
+class SettingsError(MacridError, ValueError):
+    """A setting outside of what it may be."""
+
+
+class RunError(MacridError):
+    """A run folder that cannot be read or written."""
+
+
+class TrainingError(MacridError):
+    """Training that cannot go on."""
+
+
+class RequestError(MacridError, ValueError):
+    """A question that a trained model cannot answer: unknown items, or more items than there are."""
+
+
+class UnknownItemsWarning(UserWarning):
+    """Some items of a history are not in the model's catalogue; the others were used."""
+
+
+class CollapseWarning(UserWarning):
+    """Fewer than half of the concepts are in effective use."""
