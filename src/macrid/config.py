@@ -1,0 +1,89 @@
+"""Settings: frozen, checked when made, every field documented. What a model is stands apart from how it is trained."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from macrid.errors import SettingsError
+
+
+class Settings(BaseModel):
+    """The base of all settings: unknown names and wrong values are refused with a `SettingsError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @classmethod
+    def make(cls, values: dict[str, Any] | None = None, /, **more: Any) -> Self:
+        """Build from keyword arguments; a bad value is named together with what it may be."""
+        try:
+            return cls(**{**(values or {}), **more})
+        except ValidationError as error:
+            raise SettingsError("; ".join(_say(cls, detail) for detail in error.errors())) from None
+
+
+class MacridVAESettings(Settings):
+    """What a MacridVAE is. The paper's symbol stands in brackets."""
+
+    concepts: int = Field(7, ge=1, le=1024)
+    """How many concepts [K]."""
+    dim: int = Field(100, ge=2, le=4096)
+    """Dimensions of item vectors, prototypes and components [d]."""
+    temperature: float = Field(0.1, gt=0)
+    """Divides every similarity [tau]; smaller is sharper."""
+    prior_std: float = Field(0.075, gt=0)
+    """Standard deviation of the prior over components [sigma_0]."""
+    beta: float = Field(1.0, ge=0)
+    """Weight of the KL divergence [beta]."""
+    hidden_layers: int = Field(0, ge=0, le=3)
+    """Hidden layers of the encoder's shared network [f_nn]."""
+    width: int = Field(100, ge=1)
+    """Neurons in each hidden layer."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Share of a history left out at random in training; also applied between hidden layers."""
+    assignment: Literal["hard", "soft"] = "soft"
+    """Concept of an item when not training: its most likely one ("hard", the paper's text) or the probabilities ("soft")."""
+    similarity: Literal["cosine", "inner"] = "cosine"
+    """Cosine, or the inner product that the paper shows to collapse."""
+    start: Literal["svd", "random"] = "svd"
+    """Item vectors and prototypes before training: a truncated SVD with spherical k-means on it, or random numbers."""
+
+
+class TrainingSettings(Settings):
+    """How a model is trained."""
+
+    epochs: int = Field(200, ge=1)
+    """Passes over the train users at most."""
+    batch_size: int | None = Field(None, ge=1)
+    """Users per step; by default 500, or fewer so that an epoch has at least five steps."""
+    learning_rate: float = Field(3e-3, gt=0)
+    """Of Adam."""
+    l2: float = Field(0.0, ge=0)
+    """L2 regularisation of all parameters."""
+    beta_warmup: int = Field(0, ge=0)
+    """Epochs over which beta grows linearly from 0."""
+    clip: float = Field(5.0, gt=0)
+    """Largest norm of a gradient; longer ones are shortened to it."""
+    patience: int = Field(15, ge=1)
+    """Stop after so many epochs without a better validation NDCG@100."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Seed of everything random; on a CPU the same seed gives the same model."""
+    device: str = "auto"
+    """A GPU if there is one (auto), cpu, cuda, or cuda:1 for the second one."""
+
+    def users_per_step(self, users: int) -> int:
+        """The batch size for so many train users."""
+        return self.batch_size or min(500, max(1, -(-users // 5)))
+
+
+def _say(settings: type[Settings], detail: Any) -> str:
+    name = str(detail["loc"][0]) if detail["loc"] else "settings"
+    if detail["type"] == "extra_forbidden":
+        return f"no setting '{name}'; there are {', '.join(settings.model_fields)}"
+    limits = {"greater_than": ("gt", "above"), "greater_than_equal": ("ge", "at least"),
+              "less_than": ("lt", "below"), "less_than_equal": ("le", "at most")}  # fmt: skip
+    if detail["type"] in limits:
+        key, words = limits[detail["type"]]
+        return f"{name} is {detail['input']!r}; it must be {words} {detail['ctx'][key]:g}"
+    return f"{name} is {detail['input']!r}; {detail['msg'].lower()}"

@@ -1,0 +1,379 @@
+"""The interface every model has: fit, recommend, similar_items, encode, save. Ids are the caller's own, everywhere."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, overload
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from macrid.config import Settings, TrainingSettings
+from macrid.data.ids import Id, Ids
+from macrid.data.interactions import Interactions, csr_from_pairs
+from macrid.errors import DataError, MacridError, RequestError, SettingsError, UnknownItemsWarning
+from macrid.ops.sparse import Histories
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+    from macrid.training.loop import Epoch
+
+
+@dataclass(frozen=True)
+class ScoredItem:
+    """One recommended or similar item."""
+
+    id: Id
+    score: float
+    title: str | None = None
+    concept: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"id": str(self.id), "title": self.title, "score": self.score, "concept": self.concept}
+
+
+@dataclass(frozen=True)
+class Recommendations(Sequence[ScoredItem]):
+    """Items, best first, and the ids of the history that the model does not know."""
+
+    items: tuple[ScoredItem, ...]
+    unknown: tuple[Id, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> ScoredItem: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ScoredItem, ...]: ...
+    def __getitem__(self, index: int | slice) -> ScoredItem | tuple[ScoredItem, ...]:
+        return self.items[index]
+
+    def __iter__(self) -> Iterator[ScoredItem]:
+        return iter(self.items)
+
+    @property
+    def ids(self) -> list[Id]:
+        return [item.id for item in self.items]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{rank:>3}  {item.score:8.3f}  {item.id}{'' if item.title is None else '  ' + item.title}"
+            for rank, item in enumerate(self.items, start=1)
+        )
+
+
+class Encoding(NamedTuple):
+    """A history as the model sees it."""
+
+    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
+    components: np.ndarray  # (concepts, dim)
+
+
+class Recommender(ABC):
+    """A model of who likes what. Every user is a fold-in: there is no user table, a new user needs no retraining."""
+
+    settings_class: ClassVar[Any] = Settings
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = self.settings_class.make(settings)
+        self.items: Ids = Ids([])
+        self.table: pa.Table | None = None
+        self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
+        self.training: TrainingSettings | None = None
+        self.log: list[Epoch] = []
+
+    @abstractmethod
+    def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
+        """Learn from interactions."""
+
+    @abstractmethod
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        """A score of every item for every history, larger is better: (users, items), on the model's device."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """All learned numbers by name."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, Tensor], device: str = "auto") -> None:
+        """Take over what `state` returned; `items` are set before."""
+
+    @abstractmethod
+    def _item_vectors(self) -> Tensor:
+        """(items, dim) such that close items have a cosine close to 1."""
+
+    def concepts_of_items(self) -> np.ndarray | None:
+        """The concept of every item, in the order of `items`; None for a model without concepts."""
+        return None
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={getattr(self.settings, name)!r}" for name in sorted(self.settings.model_fields_set))
+        return f"{type(self).__name__}({told}){'' if not len(self.items) else f' of {len(self.items):,} items'}"
+
+    def recommend(
+        self,
+        history: Iterable[Id],
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        include: Iterable[Id] | None = None,
+        exclude: Iterable[Id] | None = None,
+    ) -> Recommendations:
+        """Exactly n items for one history, best first; scores are log-probabilities.
+
+        exclude_seen: leave out the items of the history.
+        include: choose among these only. exclude: leave these out.
+        Unknown items are named in an `UnknownItemsWarning` and left aside; if none is known, that is an error. An empty
+        history is allowed and gives what suits nobody in particular.
+        """
+        known, unknown = self._known(history)
+        candidates = self._candidates(include, exclude)
+        positions, scores = self.top(self._matrix([known]), n, exclude_seen=exclude_seen, candidates=candidates)
+        return Recommendations(self._describe(positions[0], scores[0]), tuple(unknown))
+
+    def top(
+        self, histories: sp.csr_array, n: int, *, exclude_seen: bool = True, candidates: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and scores of the n best items for many histories at once: (users, n) each.
+
+        candidates: a mask over items, True where an item may be chosen.
+        """
+        if n < 1:
+            raise RequestError(f"n is {n}; ask for at least 1 item")
+        allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
+        positions, scores = [], []
+        for start in range(0, histories.shape[0], 500):
+            batch = histories[start : start + 500]
+            rows = np.repeat(np.arange(batch.shape[0]), np.diff(batch.indptr))
+            left = np.full(batch.shape[0], int(allowed.sum()))
+            if exclude_seen:
+                left -= np.bincount(rows, weights=allowed[batch.indices], minlength=batch.shape[0]).astype(int)
+            if left.min() < n:
+                raise RequestError(
+                    f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
+                    f" {'the history and ' if exclude_seen else ''}what was ruled out; ask for fewer or exclude less"
+                )
+            values = self.scores(batch)
+            values[:, torch.from_numpy(~allowed).to(values.device)] = -torch.inf
+            if exclude_seen:
+                values[rows, batch.indices.astype(np.int64)] = -torch.inf
+            best = values.topk(n, dim=1)
+            positions.append(best.indices.cpu().numpy())
+            scores.append(best.values.cpu().numpy())
+        if not positions:
+            return np.zeros((0, n), dtype=np.int64), np.zeros((0, n), dtype=np.float32)
+        return np.concatenate(positions), np.concatenate(scores)
+
+    def similar_items(self, item: Id, n: int = 10) -> Recommendations:
+        """The n items whose vectors point most in the direction of this one's; scores are cosines."""
+        (position,) = self._positions_of([item], "item")
+        if not 1 <= n < len(self.items):
+            raise RequestError(f"n is {n}; there are {len(self.items) - 1:,} other items, ask for 1 to that many")
+        vectors = nn.functional.normalize(self._item_vectors(), dim=1)
+        cosine = vectors @ vectors[position]
+        cosine[position] = -torch.inf
+        best = cosine.topk(n)
+        return Recommendations(self._describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
+
+    def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write a run: weights, settings, items, log. The folder appears whole or not at all."""
+        from macrid.runs import save
+
+        save(self, folder, overwrite=overwrite)
+
+    def histories(self, histories: Iterable[Iterable[Id]]) -> sp.csr_array:
+        """Many histories of ids as users × items; unknown items are warned about and left aside."""
+        return self._matrix([self._known(history, required=False)[0] for history in histories])
+
+    def _matrix(self, histories: Sequence[np.ndarray]) -> sp.csr_array:
+        self._check_fitted()
+        rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
+        return csr_from_pairs(rows, np.concatenate([*histories, np.zeros(0, int)]), (len(histories), len(self.items)))
+
+    def _known(self, history: Iterable[Id], required: bool = True) -> tuple[np.ndarray, list[Id]]:
+        """Distinct positions of the known items, and the unknown ids."""
+        self._check_fitted()
+        if isinstance(history, str | int):
+            raise RequestError(f"a history is a list of item ids, not {history!r}; write [{history!r}]")
+        ids = list(dict.fromkeys(history))
+        positions = self.items.positions(ids)
+        unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
+        if unknown:
+            told = f"{_named(unknown)} not in the catalogue; {self._id_hint()}"
+            if required and len(unknown) == len(ids):
+                raise RequestError(f"no item of the history is known: {told}")
+            warnings.warn(f"left aside: {told}", UnknownItemsWarning, stacklevel=3)
+        return positions[positions >= 0], unknown
+
+    def _positions_of(self, ids: Iterable[Id], what: str) -> np.ndarray:
+        self._check_fitted()
+        ids = [ids] if isinstance(ids, str | int) else list(ids)
+        positions = self.items.positions(ids)
+        unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
+        if unknown:
+            raise RequestError(f"{what}: {_named(unknown)} not in the catalogue; {self._id_hint()}")
+        return positions
+
+    def _candidates(self, include: Iterable[Id] | None, exclude: Iterable[Id] | None) -> np.ndarray | None:
+        if include is None and exclude is None:
+            return None
+        allowed = np.full(len(self.items), include is None)
+        if include is not None:
+            allowed[self._positions_of(include, "include")] = True
+        if exclude is not None:
+            allowed[self._positions_of(exclude, "exclude")] = False
+        return allowed
+
+    def _describe(self, positions: np.ndarray, scores: np.ndarray) -> tuple[ScoredItem, ...]:
+        concepts = self.concepts_of_items()
+        titles = None
+        if self.table is not None and "title" in self.table.column_names:
+            titles = self.table.column("title").take(pa.array(positions)).to_pylist()
+        return tuple(
+            ScoredItem(
+                self.items[position],
+                float(scores[rank]),
+                None if titles is None or titles[rank] is None else str(titles[rank]),
+                None if concepts is None else int(concepts[position]),
+            )
+            for rank, position in enumerate(positions)
+        )
+
+    def _id_hint(self) -> str:
+        kind = "integers" if self.items.are_integers else "strings"
+        return f"its ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
+
+    def _check_fitted(self) -> None:
+        if not len(self.items):
+            raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
+
+
+class NeuralRecommender(Recommender):
+    """A recommender around a torch network that the training loop can train."""
+
+    network: Any
+
+    @abstractmethod
+    def _build(self, items: int) -> nn.Module:
+        """The network for so many items."""
+
+    @abstractmethod
+    def _start(self, matrix: sp.csr_array, seed: int) -> None:
+        """Set the network's parameters before training."""
+
+    @abstractmethod
+    def _score(self, histories: Histories) -> Tensor:
+        """(batch, items)"""
+
+    @abstractmethod
+    def _encode(self, histories: Histories) -> Encoding:
+        """Of the first history."""
+
+    def fit(
+        self,
+        train: Interactions | sp.csr_array,
+        *,
+        validation: HeldOut | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+        on_epoch: Callable[[Epoch], None] | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+        **training: Any,
+    ) -> Self:
+        """Train, and keep the weights of the epoch with the best validation NDCG@100.
+
+        validation: held-out users over the same items; without them training runs for all epochs.
+        checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
+        on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
+        training: the fields of `macrid.config.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
+        """
+        from macrid.training.loop import train as train_network
+
+        data = as_interactions(train)
+        if validation is not None and validation.history.shape[1] != len(data.items):
+            raise DataError(
+                f"the validation users have {validation.history.shape[1]:,} items and the train users"
+                f" {len(data.items):,}; take both from one split"
+            )
+        self.training = TrainingSettings.make(training)
+        device = choose_device(self.training.device)
+        self.items, self.table, self.popularity = data.items, data.table, data.popularity
+        self.network = self._build(len(data.items))
+        self._start(data.matrix, self.training.seed)
+        self.network.to(device)
+        self.log = []
+        train_network(
+            self, data.matrix, validation, self.training, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
+            on_step=on_step,
+        )  # fmt: skip
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def to(self, device: str) -> Self:
+        self._check_fitted()
+        self.network.to(choose_device(device))
+        return self
+
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        from macrid.training.batches import DeviceHistories
+
+        self._check_fitted()
+        return self._score(DeviceHistories(histories, self.device).all())
+
+    def encode(self, history: Iterable[Id]) -> Encoding:
+        """Confidence per concept (how much of the history lies in it) and one component per concept."""
+        from macrid.training.batches import DeviceHistories
+
+        known, _ = self._known(history)
+        return self._encode(DeviceHistories(self._matrix([known]), self.device).all())
+
+    def state(self) -> dict[str, Tensor]:
+        self._check_fitted()
+        return {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
+
+    def load_state(self, state: dict[str, Tensor], device: str = "auto") -> None:
+        self.network = self._build(len(self.items))
+        self.network.load_state_dict(state)
+        self.network.to(choose_device(device))
+
+
+def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
+    """Interactions as they are; the rows and columns of a scipy matrix become integer ids."""
+    if isinstance(source, Interactions):
+        return source
+    if sp.issparse(source):
+        matrix = sp.csr_array(source)
+        matrix.eliminate_zeros()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        users, items = (Ids.range(count) for count in matrix.shape)
+        return Interactions.from_pairs(rows, matrix.indices, users, items)
+    raise DataError(f"fit needs Interactions or a scipy CSR, not {type(source).__name__}; see Interactions.read")
+
+
+def choose_device(name: str) -> torch.device:
+    """ "auto" is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise SettingsError(f"device is {name!r}; give auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; give auto or cpu")
+    return device
+
+
+def _named(ids: Sequence[Id], most: int = 5) -> str:
+    named = ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
+    return f"{named} {'is' if len(ids) == 1 else 'are'}"
