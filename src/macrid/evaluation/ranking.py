@@ -1,0 +1,139 @@
+"""NDCG@k and Recall@k over held-out users, as the paper defines them, many users at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from macrid.errors import SettingsError
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+    from macrid.models.base import Recommender
+
+PAPER_METRICS = ("ndcg@100", "recall@20", "recall@50")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Mean over users, and its standard error std / sqrt(users)."""
+
+    mean: float
+    se: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ± {self.se:.4f}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a model on held-out users."""
+
+    users: int
+    """Users the means are taken over."""
+    skipped: int
+    """Users with nothing to predict: left out of the means, or counted as zero if that was asked for."""
+    metrics: dict[str, Metric]
+    per_user: dict[str, np.ndarray] = field(repr=False)
+    """metric → (users,)"""
+
+    def __getitem__(self, metric: str) -> Metric:
+        return self.metrics[metric]
+
+    def __str__(self) -> str:
+        rows = [f"{_display(name):<11} {metric}" for name, metric in self.metrics.items()]
+        note = f", {self.skipped} with nothing to predict" if self.skipped else ""
+        return "\n".join([*rows, f"({self.users:,} users{note})"])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "users": self.users,
+            "skipped": self.skipped,
+            "metrics": {name: {"mean": metric.mean, "se": metric.se} for name, metric in self.metrics.items()},
+        }
+
+
+def evaluate(
+    model: Recommender,
+    heldout: HeldOut,
+    metrics: Sequence[str] = PAPER_METRICS,
+    *,
+    nothing_to_predict: Literal["skip", "zero"] = "skip",
+    batch_size: int = 500,
+) -> Evaluation:
+    """Fold every held-out user in on the history, rank all other items, and score the ranking on the target.
+
+    metrics: any of "ndcg@k" and "recall@k". Recall is divided by min(k, size of the target).
+    nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
+    """
+    parsed = [_parse(name) for name in metrics]
+    has_target = np.diff(heldout.target.indptr) > 0
+    parts: dict[str, list[Tensor]] = {name: [] for name in metrics}
+    deepest = min(max(k for _, k in parsed), heldout.history.shape[1])
+    users = np.flatnonzero(has_target)
+    for start in range(0, len(users), batch_size):
+        batch = users[start : start + batch_size]
+        history, target = heldout.history[batch], heldout.target[batch]
+        hits = _hits(model.scores(history), history, target, deepest)
+        targets = torch.from_numpy(np.diff(target.indptr)).to(hits.device)
+        for name, (kind, k) in zip(metrics, parsed, strict=True):
+            parts[name].append((ndcg if kind == "ndcg" else recall)(hits, targets, k).cpu())
+    skipped = int((~has_target).sum())
+    per_user = {name: torch.cat(values).numpy() if values else np.zeros(0) for name, values in parts.items()}
+    if nothing_to_predict == "zero":
+        per_user = {name: np.concatenate([values, np.zeros(skipped)]) for name, values in per_user.items()}
+    count = len(users) + (skipped if nothing_to_predict == "zero" else 0)
+    return Evaluation(count, skipped, {name: _summary(values) for name, values in per_user.items()}, per_user)
+
+
+def _hits(scores: Tensor, history: sp.csr_array, target: sp.csr_array, depth: int) -> Tensor:
+    """Which of the `depth` best items outside the history are in the target, best first: (users, depth) of 0 and 1."""
+    scores = scores.clone()
+    scores[_coordinates(history, scores.device)] = -torch.inf
+    top = scores.topk(depth, dim=1).indices
+    wanted = torch.zeros_like(scores, dtype=torch.bool)
+    wanted[_coordinates(target, scores.device)] = True
+    return wanted.gather(1, top).double()
+
+
+def ndcg(hits: Tensor, targets: Tensor, k: int) -> Tensor:
+    """DCG@k over the best DCG@k possible, discount 1 / log2(rank + 1): (users,)."""
+    depth = min(k, hits.shape[1])
+    discount = 1 / torch.arange(2, k + 2, device=hits.device, dtype=hits.dtype).log2()
+    best = discount.cumsum(0)[targets.clamp(max=k) - 1]
+    return (hits[:, :depth] @ discount[:depth]) / best
+
+
+def recall(hits: Tensor, targets: Tensor, k: int) -> Tensor:
+    """Hits in the first k over min(k, targets): (users,)."""
+    return hits[:, :k].sum(dim=1) / targets.clamp(max=k)
+
+
+def _coordinates(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor]:
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return torch.from_numpy(rows).to(device), torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+
+
+def _summary(values: np.ndarray) -> Metric:
+    if len(values) == 0:
+        return Metric(float("nan"), float("nan"))
+    return Metric(float(values.mean()), float(values.std() / np.sqrt(len(values))))
+
+
+def _parse(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(ndcg|recall)@([1-9]\d*)", name)
+    if match is None:
+        raise SettingsError(f"no metric '{name}'; there are ndcg@k and recall@k with k at least 1, such as ndcg@100")
+    return match[1], int(match[2])
+
+
+def _display(name: str) -> str:
+    kind, _, k = name.partition("@")
+    return f"{'NDCG' if kind == 'ndcg' else kind.capitalize()}@{k}"
