@@ -21,12 +21,19 @@ class Ids(Sequence[Id]):
     def __init__(self, values: Iterable[Id] | pa.Array) -> None:
         array = values if isinstance(values, pa.Array) else _to_array(values)
         if pa.types.is_integer(array.type):
-            array = array.cast(pa.int64())
-        elif pa.types.is_string(array.type) or pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
-            array = array.cast(pa.string())
+            target = pa.int64()
+        elif any(
+            is_text(array.type) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        ):
+            target = pa.string()
         else:
             raise DataError(f"ids are of type {array.type}; give strings or integers")
-        self.array: pa.Array = array
+        if array.null_count:
+            raise DataError(f"{array.null_count:,} of {len(array):,} ids are missing; give every row an id")
+        try:
+            self.array: pa.Array = array.cast(target)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"ids do not fit 64 bits ({error}); give them as strings") from error
 
     @classmethod
     def range(cls, count: int) -> Ids:
@@ -91,5 +98,5 @@ def _to_array(values: Iterable[Id]) -> pa.Array:
         return pa.array([], type=pa.string())
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(f"ids must be all strings or all integers: {error}") from error

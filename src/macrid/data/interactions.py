@@ -10,7 +10,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from macrid.data.ids import Ids
-from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, encode_ids, numbers, open_table, read_items
+from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, numbers, open_table, read_items
 from macrid.errors import DataError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Interactions:
             found = _from_csr(source, min_rating)
         else:
             found = _from_table(source, user, item, rating, min_rating)
-        return _clean(*found, min_items=min_items, items=items)
+        return clean_events(*found, min_items=min_items, items=items)
 
     @classmethod
     def from_pairs(
@@ -143,16 +143,25 @@ class Interactions:
 
 def csr_from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
     """Binary CSR that keeps the order of the pairs inside each row."""
-    order = np.argsort(rows, kind="stable") if np.any(rows[1:] < rows[:-1]) else slice(None)
+    order = _stable_order(rows) if np.any(rows[1:] < rows[:-1]) else slice(None)
     indptr = np.zeros(shape[0] + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
     return binary_csr(indptr, columns[order].astype(np.int32, copy=False), shape)
 
 
+def _stable_order(codes: np.ndarray) -> np.ndarray:
+    """`np.argsort(codes, kind="stable")` of non-negative int32, three times as fast: numpy sorts 16 bits by radix."""
+    order = np.argsort(codes.astype(np.uint16), kind="stable")
+    if codes.max() >> 16:
+        order = order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")]
+    return order
+
+
 def binary_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """CSR of ones without copying its index arrays."""
-    matrix: sp.csr_array = sp.csr_array(shape, dtype=np.float32)
-    matrix.indptr, matrix.indices = indptr, indices
+    """CSR of ones around its index arrays; the indices are not copied where scipy can use them as they are."""
+    kind = np.int32 if max(len(indices), *shape) < 2**31 else np.int64  # scipy wants both arrays of one kind
+    matrix = sp.csr_array(shape, dtype=np.float32)
+    matrix.indptr, matrix.indices = indptr.astype(kind, copy=False), indices.astype(kind, copy=False)
     matrix.data = np.ones(len(indices), dtype=np.float32)
     return matrix
 
@@ -175,8 +184,8 @@ def _from_table(
     columns = table.read(wanted, ids=[user_column, item_column])
     if columns.num_rows == 0:
         raise DataError(f"{table.name}: there are no rows")
-    rows, users = encode_ids(columns.column(user_column), f"{table.name}, column '{user_column}'")
-    cols, item_ids = encode_ids(columns.column(item_column), f"{table.name}, column '{item_column}'")
+    rows, users = table.read_ids(columns, user_column)
+    cols, item_ids = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
     report = ReadReport(
         source=table.name,
@@ -220,33 +229,36 @@ def _threshold(
     return rows[keep], cols[keep], replace(report, below_min_rating=int((~keep).sum()))
 
 
-def _clean(
+def clean_events(
     rows: np.ndarray, cols: np.ndarray, users: Ids, item_ids: Ids, report: ReadReport, *, min_items: int, items: Any
 ) -> Interactions:
-    """Drop duplicates, then users with too few items, then ids that are left with nothing."""
-    key = rows.astype(np.int64) * len(item_ids) + cols
-    ordered = np.sort(key)
-    duplicates = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-    del ordered
-    if duplicates:
-        first = np.sort(np.unique(key, return_index=True)[1])
-        rows, cols = rows[first], cols[first]
-    del key
+    """Interactions from events (one user and one item position each): without duplicates, users with too few items, and
+    ids that are left with nothing."""
+    repeated = _repeated(rows.astype(np.int64) * len(item_ids) + cols)
+    if repeated.size:
+        keep = np.ones(len(rows), dtype=bool)
+        keep[repeated] = False
+        rows, cols = rows[keep], cols[keep]
     counts = np.bincount(rows, minlength=len(users))
     enough = counts >= min_items
     if not enough.any():
-        raise DataError(
-            f"{report.source}: no user has {min_items} items, the most is {counts.max()}; lower min_items"
-        )
+        raise DataError(f"{report.source}: no user has {min_items} items, the most is {counts.max()}; lower min_items")
     dropped = int(np.count_nonzero((counts > 0) & ~enough))
     if dropped:
         keep = enough[rows]
         rows, cols = rows[keep], cols[keep]
     rows, users = _compact(rows, users)
     cols, item_ids = _compact(cols, item_ids)
-    report = replace(report, duplicates=duplicates, dropped_users=dropped)
+    report = replace(report, duplicates=len(repeated), dropped_users=dropped)
     table = None if items is None else join_items(item_ids, items)
     return Interactions.from_pairs(rows, cols, users, item_ids, table, report)
+
+
+def _repeated(keys: np.ndarray) -> np.ndarray:
+    """Positions of keys that came before."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    return order[1:][ordered[1:] == ordered[:-1]]
 
 
 def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
@@ -258,9 +270,11 @@ def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
     return number[codes], ids.take(np.flatnonzero(used))
 
 
-def join_items(item_ids: Ids, source: Any) -> pa.Table:
-    """The rows of an items table in the order of `item_ids`; items it does not know get nulls."""
+def join_items(item_ids: Ids, source: Any) -> pa.Table | None:
+    """The rows of an items table in the order of `item_ids`, nulls for unknown ones; None if it has nothing but ids."""
     known, columns = read_items(source)
+    if columns.num_columns == 0:
+        return None
     if known.are_integers != item_ids.are_integers:
         known = Ids(known.array.cast(pa.string()))
         item_ids = Ids(item_ids.array.cast(pa.string()))
@@ -268,6 +282,6 @@ def join_items(item_ids: Ids, source: Any) -> pa.Table:
     if (positions < 0).all():
         raise DataError(
             f"none of the {len(item_ids):,} items is in the items table; its ids start with"
-            f" {', '.join(repr(value) for value in known[:3])}, the events' with {', '.join(repr(v) for v in item_ids[:3])}"
+            f" {', '.join(map(repr, known[:3]))}, the events' with {', '.join(map(repr, item_ids[:3]))}"
         )
     return columns.take(pa.array(positions, mask=positions < 0))

@@ -9,6 +9,7 @@ than five items keeps all of them on the input side.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,8 @@ class HeldOut:
     users: Ids
 
     def __repr__(self) -> str:
-        return f"HeldOut({len(self.users):,} users, {self.history.nnz:,} items to fold in, {self.target.nnz:,} to predict)"
+        counts = f"{self.history.nnz:,} items to fold in, {self.target.nnz:,} to predict"
+        return f"HeldOut({len(self.users):,} users, {counts})"
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> 
 
 
 def _heldout_count(heldout: int | float, users: int) -> int:
+    if not math.isfinite(heldout):
+        raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     n = int(heldout * users) if 0 < heldout < 1 else int(heldout)
     if heldout >= 1 and n != heldout:
         raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")

@@ -1,9 +1,8 @@
-"""Tables from files and frames: CSV, TSV, Parquet, MovieLens '::' files, and anything that speaks Arrow (pandas, polars, …)."""
+"""Tables from files and frames: CSV, TSV, Parquet, MovieLens '::' files, and what speaks Arrow (pandas, polars, …)."""
 
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Sequence
 from os import PathLike
@@ -21,8 +20,9 @@ from macrid.errors import DataError
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
               "client_id", "session_id", "session")  # fmt: skip
-ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "article_id", "track_id", "song_id", "artist_id",
-              "book_id", "business_id", "video_id", "asin", "parent_asin", "sku", "isbn", "id")  # fmt: skip
+ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "article_id", "track_id", "song_id",
+              "artist_id", "book_id", "business_id", "video_id", "asin", "parent_asin", "sku", "isbn",
+              "id")  # fmt: skip
 RATING_NAMES = ("rating", "ratings", "score", "stars", "overall", "rate", "value", "weight")
 TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "product_title", "movie_title")
 
@@ -34,13 +34,19 @@ MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 class Table:
     """A table whose columns can be listed before any of them is read."""
 
+    are_typed = True  # whether the source says what is a string and what a number; text files do not
+
     def __init__(self, name: str, columns: Sequence[str]) -> None:
         self.name = name
         self.columns = list(columns)
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = ()) -> pa.Table:
-        """Only these columns; those among `ids` come as they were written, '007' included."""
+    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+        """Only these columns; those among `ids` and `text` come as they were written, '007' included."""
         raise NotImplementedError  # pragma: no cover
+
+    def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
+        """Codes and distinct ids of a column that was read from here; see `encode_ids`."""
+        return encode_ids(columns.column(name), f"{self.name}, column '{name}'", typed=self.are_typed)
 
     def find(self, asked: str | int | None, usual: Sequence[str], what: str, required: bool = True) -> str | None:
         """The column that was asked for, or the first with a usual name."""
@@ -70,7 +76,7 @@ class FrameTable(Table):
         super().__init__(name, table.column_names)
         self.table = table
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
         return self.table.select(list(columns))
 
 
@@ -84,7 +90,7 @@ class ParquetTable(Table):
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from error
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
         try:
             return pa.parquet.read_table(self.path, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
@@ -92,17 +98,13 @@ class ParquetTable(Table):
 
 
 class DelimitedTable(Table):
-    """A text file with one row a line: CSV, TSV, or '::'. Integer column numbers mean that it has no header."""
+    """A text file with one row a line: CSV, TSV, or '::', compressed or not."""
+
+    are_typed = False
 
     def __init__(self, path: Path, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> None:
         self.path = path
-        with _open_text(path) as file:
-            try:
-                first = file.readline().lstrip("\ufeff").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}: not a text file ({error})") from error
-        if not first.strip():
-            raise DataError(f"{path}: the file is empty")
+        first = _first_row(path)
         self.double_colon = "::" in first
         self.delimiter = "\x1f" if self.double_colon else _delimiter(first, path)
         cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
@@ -115,86 +117,87 @@ class DelimitedTable(Table):
             raise DataError(f"{path}: two columns have the same name; the columns are {_listed(names)}")
         super().__init__(path.name, names)
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = ()) -> pa.Table:
-        types = dict.fromkeys(ids, pa.dictionary(pa.int32(), pa.string()))
+    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+        types = dict.fromkeys([*ids, *text], pa.string())
         try:
-            return self._read(columns, types, "utf8")
+            table = self._read(columns, types)
+            if not any(pa.types.is_binary(field.type) for field in table.schema):
+                return table
         except UnicodeError:
-            return self._read(columns, types, "latin-1")
-        except TypeError:  # a column that starts with numbers and goes on with something else
-            return self._read(columns, dict.fromkeys(columns, pa.string()) | types, "utf8")
+            pass
+        return self._read(columns, types, encoding="latin-1")
 
-    def _read(self, columns: Sequence[str], types: dict[str, pa.DataType], encoding: str) -> pa.Table:
-        source: Any = self.path
-        if self.double_colon:
-            source = pa.BufferReader(self.path.read_bytes().replace(b"::", b"\x1f"))
+    def _read(
+        self, columns: Sequence[str], types: dict[str, pa.DataType], encoding: str = "utf8", threads: bool = True
+    ) -> pa.Table:
         try:
+            source: Any = self.path
+            if self.double_colon:
+                source = pa.BufferReader(_open_bytes(self.path).read().replace(b"::", b"\x1f"))
             return pa.csv.read_csv(
                 source,
                 read_options=pa.csv.ReadOptions(
-                    column_names=self.columns, skip_rows=1 if self.header else 0, encoding=encoding, block_size=8 << 20
+                    column_names=self.columns,
+                    skip_rows=1 if self.header else 0,
+                    encoding=encoding,
+                    block_size=8 << 20,
+                    use_threads=threads,
                 ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self.delimiter,
                     quote_char=False if self.double_colon else '"',
-                    newlines_in_values=len(types) < len(columns) - 1,  # items have prose in them, events do not
+                    newlines_in_values=not self.double_colon,
                 ),
                 convert_options=pa.csv.ConvertOptions(include_columns=list(columns), column_types=types),
             )
         except pa.ArrowInvalid as error:
-            text = _first_line(error)
-            if "invalid UTF8" in text or "UTF-8" in text:
-                raise UnicodeError(text) from error
-            if "conversion error" in text:
-                raise TypeError(text) from error
-            if "Empty CSV file" in text:
+            reason = _first_line(error)
+            if "invalid UTF8" in reason:
+                raise UnicodeError(reason) from error
+            if "Empty CSV file" in reason:
                 raise DataError(f"{self.path}: the file has no rows") from error
-            raise DataError(f"{self.path}: {text}") from error
+            if threads and "Expected" in reason:  # only one thread alone knows the row
+                return self._read(columns, types, encoding, threads=False)
+            raise DataError(f"{self.path}: {self._without_header(reason)}") from error
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read to its end ({_first_line(error)})") from error
+
+    def _without_header(self, reason: str) -> str:
+        """Rows are counted from the first row of data everywhere else."""
+        return re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - self.header:,}", reason)
 
 
 def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
     """A path (its ending tells the format), a pandas or polars frame, or anything with the Arrow stream interface."""
     if isinstance(source, str | PathLike):
         path = Path(source)
-        if not path.exists():
-            raise DataError(f"{path}: no such file; look at the path, relative paths start at {Path.cwd()}")
-        if path.is_dir():
-            raise DataError(f"{path}: is a folder, not a file of events")
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-        if path.stat().st_size == 0:
-            raise DataError(f"{path}: the file is empty")
+        _check_readable(path)
         if path.suffix.lower() in (".parquet", ".pq"):
             return ParquetTable(path)
         return DelimitedTable(path, header, no_header_names)
-    if isinstance(source, pa.Table):
-        return FrameTable(source)
-    if type(source).__module__.startswith("pandas"):
-        return FrameTable(pa.Table.from_pandas(source, preserve_index=False))
-    if hasattr(source, "__arrow_c_stream__"):
-        return FrameTable(pa.table(source))
+    try:
+        if isinstance(source, pa.Table):
+            return FrameTable(source)
+        if type(source).__module__.startswith("pandas"):
+            return FrameTable(pa.Table.from_pandas(source, preserve_index=False))
+        if hasattr(source, "__arrow_c_stream__"):
+            return FrameTable(pa.table(source))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        reason = "; ".join(str(part) for part in error.args)
+        raise DataError(f"frame: a column mixes types or holds what no table can ({reason})") from error
     raise DataError(
-        f"cannot read events from {type(source).__name__}; give a path, a pandas or polars frame, an Arrow table or a scipy CSR"
+        f"cannot read a table from {type(source).__name__};"
+        " give a path, a pandas or polars frame, an Arrow table or, for events, a scipy CSR"
     )
 
 
-def encode_ids(column: pa.ChunkedArray, where: str) -> tuple[np.ndarray, Ids]:
-    """Codes (int32, one a row, in order of first appearance) and the distinct ids behind them."""
-    if pa.types.is_floating(column.type):  # integers with a gap become floats in pandas; the gap is found below
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-        if not pc.all(pc.equal(column, pc.round(column)), skip_nulls=True).as_py():
-            raise DataError(f"{where}: ids with fractions; give strings or integers")
-        column = column.cast(pa.int64())
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    encoded = column.unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], column.type)
+def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple[np.ndarray, Ids]:
+    """Codes (int32, one a row) and the distinct ids behind them.
+
+    Ids without a type, those of a text file, are integers if all of them can be written back as they were read.
+    """
+    encoded = _dictionary_encoded(column, where)
     values = encoded.dictionary
-    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())
     missing = np.zeros(len(encoded), dtype=bool)
     if encoded.null_count:
         missing = encoded.indices.is_null().to_numpy(zero_copy_only=False)
@@ -208,28 +211,68 @@ def encode_ids(column: pa.ChunkedArray, where: str) -> tuple[np.ndarray, Ids]:
             f"{where}: the id is empty in row {np.flatnonzero(missing)[0] + 1:,}"
             f" ({missing.sum():,} such rows, the header not counted); drop these rows or give ids"
         )
-    if pa.types.is_string(values.type) and len(values):
+    if not typed and pa.types.is_string(values.type) and len(values):
         whole = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
         if pc.all(whole).as_py():
             values = values.cast(pa.int64())
-    return codes, Ids(values)
+    try:
+        return codes, Ids(values)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArray:
+    """One chunk, its strings as `pa.string()`."""
+    if pa.types.is_floating(column.type):  # integers with a gap become floats in pandas; the gap is found later
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{where}: ids with fractions; give strings or integers") from error
+    if pa.types.is_dictionary(column.type):
+        kind = column.type.value_type
+        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            column = pa.chunked_array(
+                [
+                    pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
+                    for chunk in column.chunks
+                ],
+                pa.dictionary(column.type.index_type, pa.string()),
+            )
+        column = column.unify_dictionaries()
+    else:
+        column = column.dictionary_encode()
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    values = column.chunk(0).dictionary  # one for all chunks by now
+    indices = pa.chunked_array([chunk.indices for chunk in column.chunks]).combine_chunks()
+    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    return pa.DictionaryArray.from_arrays(indices, values)
 
 
 def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
-    """A column of numbers as float32; the first row that is none is named."""
+    """A column of numbers; the first row that holds none is named."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    try:
-        plain = column.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        for row, value in enumerate(column.to_pylist(), start=1):
-            if not _is_number(value):
-                raise DataError(f"{where}: row {row:,} holds {value!r}, which is not a number") from None
-        plain = pa.chunked_array([pa.array([float(value) for value in column.to_pylist()])])
-    result = plain.to_numpy()
-    if np.isnan(result).any():
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        column = _parsed(column, where)
+    if column.null_count:
+        column = column.cast(pa.float64())
+    result = column.to_numpy()
+    if result.dtype.kind == "f" and np.isnan(result).any():
         raise DataError(f"{where}: row {np.flatnonzero(np.isnan(result))[0] + 1:,} is empty, not a number")
     return result
+
+
+def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        for row, value in enumerate(column.to_pylist(), start=1):
+            if value is not None and not _is_number(value):
+                raise DataError(f"{where}: row {row:,} holds {value!r}, which is not a number") from None
+        return pa.chunked_array([pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())])
 
 
 def read_items(source: Any, item: str | int | None = None) -> tuple[Ids, pa.Table]:
@@ -237,18 +280,27 @@ def read_items(source: Any, item: str | int | None = None) -> tuple[Ids, pa.Tabl
     table = open_table(source, no_header_names=MOVIE_COLUMNS)
     key = table.find(item, ITEM_NAMES, "item")
     assert key is not None
-    columns = table.read(table.columns, ids=[key])
-    codes, ids = encode_ids(columns.column(key), f"{table.name}, column '{key}'")
+    title = table.find(None, TITLE_NAMES, "title", required=False)
+    title = None if title == key else title
+    columns = table.read(table.columns, ids=[key], text=[] if title is None else [title])
+    codes, ids = table.read_ids(columns, key)
     if len(ids) < len(codes):
         seen = np.unique(codes, return_index=True)[1]
         twice = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {twice!r} has more than one row in column '{key}'; keep one row an item")
-    columns = columns.drop_columns([key])
-    title = table.find(None, TITLE_NAMES, "title", required=False)
-    if title is not None and title != key:
-        rest = [name for name in columns.column_names if name != title]
-        columns = columns.select([title, *rest]).rename_columns(["title", *rest])
-    return ids, columns
+    rest = [name for name in columns.column_names if name not in (key, title)]
+    columns = columns.select([*([] if title is None else [title]), *rest])
+    return ids, columns.rename_columns(_attribute_names(rest, title is not None))
+
+
+def _attribute_names(names: Sequence[str], titled: bool) -> list[str]:
+    """'title' comes first; an attribute of that name, or called 'id' like the ids of a written table, gets a mark."""
+    taken = ["title"] if titled else []
+    for name in names:
+        while name in taken or name == "id":
+            name += "_"
+        taken.append(name)
+    return taken
 
 
 def _plain(name: str) -> str:
@@ -271,13 +323,42 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _open_text(path: Path) -> io.TextIOWrapper:
-    stream = pa.input_stream(str(path), compression="detect")
-    return io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
+def _check_readable(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise DataError(f"{path}: is a folder, not a file of rows")
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise DataError(f"{path}: the file is empty")
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file; look at the path, relative paths start at {Path.cwd()}") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _open_bytes(path: Path) -> Any:
+    return pa.input_stream(str(path), compression="detect")
+
+
+def _first_row(path: Path) -> str:
+    try:
+        start: bytes = _open_bytes(path).read(1 << 20)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)})") from error
+    if b"\0" in start:
+        raise DataError(f"{path}: not a text file in UTF-8 or Latin-1; save it as CSV in UTF-8, or give Parquet")
+    first = re.split(rb"[\r\n]", start, maxsplit=1)[0]
+    try:
+        line = first.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        line = first.decode("latin-1")
+    if not line.strip():
+        raise DataError(f"{path}: the file is empty, or starts with an empty line; start it with the header")
+    return line
 
 
 def _delimiter(line: str, path: Path) -> str:
-    if path.suffix.lower() in (".tsv", ".tab"):
+    if any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:]):
         return "\t"
     counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
     best = max(counts, key=lambda mark: counts[mark])

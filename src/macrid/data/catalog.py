@@ -1,0 +1,313 @@
+"""Data sets by name: which files they need, where those are published, how they become a split, what must come out.
+
+Files are looked for in `$MACRID_DATA/<folder>`, then in the user's cache (`$MACRID_CACHE`, else
+`$XDG_CACHE_HOME/macrid` or `~/.cache/macrid`), where downloads go as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from macrid.data.download import Progress, fetch_archive
+from macrid.data.movielens import count_raw, read_movielens
+from macrid.data.netflix import read_netflix
+from macrid.data.released import read_released
+from macrid.data.split import Split
+from macrid.errors import DataError
+
+MOVIELENS = "https://grouplens.org/datasets/movielens"
+MOVIELENS_FILES = "https://files.grouplens.org/datasets/movielens"
+MOVIELENS_LICENCE = "research use, no redistribution (GroupLens)"
+ALISHOP = "https://jianxinma.github.io/disentangle-recsys.html"
+NETFLIX_TITLES = "movie_titles.csv|movie_titles.txt"
+RELEASED_FILES = ("train.csv", "validation_tr.csv", "validation_te.csv", "test_tr.csv", "test_te.csv", "unique_sid.txt")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How ratings become a split: keep those at or above a threshold, then users with enough items, then hold out."""
+
+    min_rating: float
+    heldout: int
+    min_items: int = 5
+
+
+@dataclass(frozen=True)
+class Counts:
+    users: int
+    items: int
+    interactions: int
+
+    def __str__(self) -> str:
+        return f"{self.users:,} users, {self.items:,} items and {self.interactions:,} interactions"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One data set of the catalogue.
+
+    layouts: the files it may come as, relative to `folder`, one tuple each; 'a|b' means either.
+    page, archive: where it is published; the archive is a zip that can be fetched without asking anybody.
+    recipe: None if it is published as a split.
+    expected: what the split must hold (the items are those of the train users); raw: what the files must hold.
+    """
+
+    name: str
+    what: str
+    reader: str
+    folder: str = ""
+    layouts: tuple[tuple[str, ...], ...] = ()
+    page: str = ""
+    archive: str | None = None
+    licence: str = ""
+    recipe: Recipe | None = None
+    expected: Counts | None = None
+    raw: Counts | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of the usual layout; the first holds the events."""
+        return self.layouts[0] if self.layouts else ()
+
+    def missing(self, folder: Path) -> tuple[str, ...]:
+        """The files that `folder` lacks, of the layout it comes closest to; nothing if one is complete."""
+        lacks = [
+            tuple(file for file in layout if not any((folder / name).is_file() for name in file.split("|")))
+            for layout in self.layouts
+        ]
+        return min(lacks, key=len, default=())
+
+
+def _movielens(
+    name: str, what: str, recipe: Recipe, files: tuple[str, str], page: str, expected: Counts | None, raw: Counts,
+    folder: str | None = None,
+) -> Entry:  # fmt: skip
+    folder = folder or name
+    return Entry(
+        name=name,
+        what=what,
+        reader="movielens",
+        folder=folder,
+        layouts=(files,),
+        page=f"{MOVIELENS}/{page}/",
+        archive=f"{MOVIELENS_FILES}/{folder}.zip",
+        licence=MOVIELENS_LICENCE,
+        recipe=recipe,
+        expected=expected,
+        raw=raw,
+    )
+
+
+_ENTRIES = (
+    Entry("shop", "the built-in shop: 7 categories, generated, with a known truth", "shop", licence="MIT"),
+    _movielens(
+        "ml-latest-small", "MovieLens latest-small, ratings of 4 and more (the paper's ML-100k)", Recipe(4, 50),
+        ("ratings.csv", "movies.csv"), "latest", Counts(603, 5_697, 47_922), Counts(610, 9_724, 100_836),
+    ),
+    _movielens(
+        "ml-100k", "MovieLens 100K of 1998, ratings of 4 and more", Recipe(4, 50),
+        ("u.data", "u.item"), "100k", None, Counts(943, 1_682, 100_000),
+    ),
+    _movielens(
+        "ml-1m", "MovieLens 1M, ratings of 4 and more", Recipe(4, 500),
+        ("ratings.dat", "movies.dat"), "1m", Counts(6_034, 3_502, 575_235), Counts(6_040, 3_706, 1_000_209),
+    ),
+    _movielens(
+        "ml-1m-ge3", "MovieLens 1M, ratings of 3 and more (the paper's table of statistics)", Recipe(3, 500),
+        ("ratings.dat", "movies.dat"), "1m", Counts(6_038, 3_605, 836_452), Counts(6_040, 3_706, 1_000_209),
+        folder="ml-1m",
+    ),
+    _movielens(
+        "ml-20m", "MovieLens 20M, ratings of 4 and more", Recipe(4, 10_000),
+        ("ratings.csv", "movies.csv"), "20m", Counts(136_677, 20_108, 9_990_030), Counts(138_493, 26_744, 20_000_263),
+    ),
+    Entry(
+        name="netflix",
+        what="Netflix Prize, ratings of 4 and more",
+        reader="netflix",
+        folder="netflix",
+        layouts=(
+            ("training_set/mv_0000001.txt", NETFLIX_TITLES),
+            (*(f"combined_data_{number}.txt" for number in range(1, 5)), NETFLIX_TITLES),
+        ),
+        page="https://www.kaggle.com/datasets/netflix-inc/netflix-prize-data",
+        licence="research use, no redistribution (Netflix)",
+        recipe=Recipe(4, 40_000),
+        expected=Counts(463_435, 17_769, 56_880_037),
+        raw=Counts(480_189, 17_770, 100_480_507),
+    ),
+    Entry(
+        name="alishop-7c",
+        what="AliShop-7C, clicks in a shop with 7 categories, as the paper's authors split it",
+        reader="released",
+        folder="alishop-7c/pro_sg",
+        layouts=((*RELEASED_FILES, "item_cate.csv"),),
+        page=ALISHOP,
+        licence="none stated",
+        expected=Counts(10_668, 20_591, 767_493),
+    ),
+    Entry(
+        name="alishop-7c-4k",
+        what="AliShop-7C, a split of the 4,000 held-out users alone",
+        reader="released",
+        folder="alishop-7c/derived_4k_pro_sg",
+        layouts=((*RELEASED_FILES, "item_cate_sid.csv"),),
+        page=ALISHOP,
+        licence="none stated",
+        expected=Counts(4_000, 19_362, 285_778),
+    ),
+)  # fmt: skip
+_BY_NAME = {entry.name: entry for entry in _ENTRIES}
+
+
+def names() -> list[str]:
+    return list(_BY_NAME)
+
+
+def entry(name: str) -> Entry:
+    if name not in _BY_NAME:
+        raise DataError(f"no data set is called '{name}'; the catalogue has {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]
+
+
+def cache_folder() -> Path:
+    """Where downloads go."""
+    if given := os.environ.get("MACRID_CACHE"):
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "macrid"
+
+
+def locate(entry: Entry) -> Path | None:
+    """The folder that has every file of the data set, or None."""
+    if not entry.layouts:
+        return None
+    return next((folder for folder in _places(entry) if not entry.missing(folder)), None)
+
+
+def status(entry: Entry) -> str:
+    """In a few words: whether its files are at hand, can be downloaded, or must be brought."""
+    if not entry.layouts:
+        return "built in"
+    if locate(entry) is not None:
+        return "at hand"
+    return "downloads" if entry.archive else "bring files"
+
+
+def load(name: str, *, download: bool = True, progress: Progress | None = None) -> Split:
+    """The data set as a split, by its recipe and checked against its published counts.
+
+    download: fetch it into the cache if it is nowhere and can be fetched.
+    progress: called with the bytes done and in all while downloading.
+    """
+    found = entry(name)
+    if found.reader == "shop":
+        from macrid.data.shop import generate
+
+        split: Split = generate(seed=0).split()
+        return split
+    folder = locate(found)
+    if folder is None:
+        if not (download and found.archive):
+            raise DataError(_what_to_put_where(found))
+        folder = _download(found, progress)
+    try:
+        split = _READERS[found.reader](found, folder)
+    except DataError as error:
+        raise DataError(f"{name}, in {folder}: {error}") from error
+    _check_counts(found, folder, split)
+    return split
+
+
+def _places(entry: Entry) -> list[Path]:
+    places = [cache_folder() / entry.folder]
+    if given := os.environ.get("MACRID_DATA"):
+        places.insert(0, Path(given).expanduser() / entry.folder)
+    return places
+
+
+def _download(entry: Entry, progress: Progress | None) -> Path:
+    assert entry.archive is not None
+    folder = cache_folder() / entry.folder
+    try:
+        fetch_archive(entry.archive, folder, progress)
+    except DataError as error:
+        raise DataError(
+            f"{entry.name}: the download failed ({error}). Try again, it goes on where it stopped; or fetch"
+            f" {entry.archive} by other means and unpack it so that {_listed(entry.files)} are in {folder}"
+        ) from error
+    if missing := entry.missing(folder):
+        raise DataError(f"{entry.name}: {entry.archive} holds no {_listed(missing)}; see {entry.page} for what changed")
+    return folder
+
+
+def _what_to_put_where(entry: Entry) -> str:
+    """Which files are missing in which folder: the one that has some already, else the first that is looked into."""
+    places = _places(entry)
+    begun = [
+        place for place in places if any((place / name).exists() for file in entry.files for name in file.split("|"))
+    ]
+    folder = (begun or places)[0]
+    what = _listed(entry.missing(folder))
+    also = "" if begun or len(entry.layouts) < 2 else f" (or {_listed(entry.layouts[1])})"
+    how = f"download {entry.archive}" if entry.archive else "it cannot be downloaded without you"
+    return f"{entry.name}: missing {what}{also} in {folder}; {how}, see {entry.page}, and put the files there"
+
+
+def _listed(files: tuple[str, ...]) -> str:
+    return ", ".join(file.replace("|", " or ") for file in files)
+
+
+def _read_movielens(entry: Entry, folder: Path) -> Split:
+    assert entry.recipe is not None
+    ratings, movies = (folder / file for file in entry.files)
+    if entry.expected is None and entry.raw is not None:
+        found = Counts(*count_raw(ratings))
+        if found != entry.raw:
+            raise DataError(_mismatch(entry, entry.raw, found, found.interactions))
+    recipe = entry.recipe
+    return read_movielens(ratings, movies, recipe.min_rating, recipe.min_items).split(recipe.heldout)
+
+
+def _read_netflix(entry: Entry, folder: Path) -> Split:
+    assert entry.recipe is not None
+    recipe = entry.recipe
+    return read_netflix(folder, recipe.min_rating, recipe.min_items).split(recipe.heldout)
+
+
+def _read_released(entry: Entry, folder: Path) -> Split:
+    return read_released(folder, categories=entry.files[-1])
+
+
+_READERS: dict[str, Callable[[Entry, Path], Split]] = {
+    "movielens": _read_movielens,
+    "netflix": _read_netflix,
+    "released": _read_released,
+}
+
+
+def _check_counts(entry: Entry, folder: Path, split: Split) -> None:
+    if entry.expected is None:
+        return
+    heldout = (split.validation, split.test)
+    interactions = len(split.train) + sum(group.history.nnz + group.target.nnz for group in heldout)
+    if entry.recipe is None and split.train.report is not None:
+        interactions += split.train.report.duplicates  # published splits are counted in rows
+    users = len(split.train.users) + sum(len(group.users) for group in heldout)
+    found = Counts(users, len(split.items), int(interactions))
+    if found != entry.expected:
+        rows = None if split.train.report is None else split.train.report.rows
+        raise DataError(f"{entry.name}, in {folder}: {_mismatch(entry, entry.expected, found, rows)}")
+
+
+def _mismatch(entry: Entry, expected: Counts, found: Counts, rows: int | None) -> str:
+    """Expected and found, and the file to look at."""
+    suspect = f"{entry.files[0].split('/')[0]} is not the published one, or cut short"
+    if entry.raw is not None and rows is not None and rows != entry.raw.interactions:
+        suspect += f": it has {rows:,} rows instead of {entry.raw.interactions:,}"
+    return (
+        f"expected {expected}, found {found}. Most likely {suspect}; get it again from {entry.page},"
+        " or read your own version as a file of events"
+    )

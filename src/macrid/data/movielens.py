@@ -1,0 +1,71 @@
+"""MovieLens files of every age: ratings.csv and movies.csv, ratings.dat and movies.dat ('::'), u.data and u.item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from macrid.data.interactions import Interactions
+from macrid.data.tables import open_table, read_items
+from macrid.errors import DataError
+
+GENRES = ("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama",
+          "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War",
+          "Western")  # fmt: skip
+FIRST_GENRE = 5  # after id, title, release date, video release date and address
+YEAR = r"\((?P<year>\d{4})(?:[-–]\d{0,4})?\)\s*$"
+
+
+def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: int) -> Interactions:
+    """Ratings at or above the threshold, joined with title, genres and year."""
+    columns: dict[str, Any]
+    if ratings.suffix == ".data":
+        columns, items = {"user": 0, "item": 1, "rating": 2}, read_u_item(movies)
+    elif ratings.suffix == ".dat":
+        columns, items = {"user": "user", "item": "item", "rating": "rating"}, read_movies(movies)
+    else:
+        columns, items = {"user": "userId", "item": "movieId", "rating": "rating"}, read_movies(movies)
+    return Interactions.read(ratings, **columns, min_rating=min_rating, min_items=min_items, items=items)
+
+
+def read_movies(path: Path) -> pa.Table:
+    """movies.csv or movies.dat: item, title, genres, and the year at the end of the title."""
+    ids, columns = read_items(path)
+    table = pa.table({"item": ids.array} | dict(zip(columns.column_names, columns.columns, strict=True)))
+    return _with_year(table, path)
+
+
+def read_u_item(path: Path) -> pa.Table:
+    """u.item of MovieLens 100K, whose genres are flags, in the columns of movies.dat."""
+    rows: dict[str, list] = {"item": [], "title": [], "genres": []}
+    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), start=1):
+        fields = line.split("|")
+        flags = fields[FIRST_GENRE:]
+        if len(flags) != len(GENRES) or not fields[0].isdecimal():
+            raise DataError(
+                f"{path}: line {number:,} has {len(fields)} fields, not a number, a title, three more and {len(GENRES)}"
+                " genre flags between '|'; is this u.item?"
+            )
+        rows["item"].append(int(fields[0]))
+        rows["title"].append(fields[1])
+        rows["genres"].append("|".join(genre for genre, flag in zip(GENRES, flags, strict=True) if flag == "1"))
+    return _with_year(pa.table(rows), path)
+
+
+def count_raw(ratings: Path) -> tuple[int, int, int]:
+    """Users, items and ratings before any recipe."""
+    table = open_table(ratings, header=ratings.suffix != ".data")
+    user, item = table.columns[:2]
+    columns = table.read([user, item], ids=[user, item])
+    return len(table.read_ids(columns, user)[1]), len(table.read_ids(columns, item)[1]), columns.num_rows
+
+
+def _with_year(table: pa.Table, path: Path) -> pa.Table:
+    if "title" not in table.column_names:
+        raise DataError(f"{path}: has no titles; is this a MovieLens file of movies?")
+    titles = table.column("title").combine_chunks()
+    years = pc.struct_field(pc.extract_regex(titles, YEAR), "year")
+    return table.append_column("year", pc.if_else(pc.equal(years, ""), None, years).cast(pa.int32()))

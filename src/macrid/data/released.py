@@ -1,0 +1,115 @@
+"""Splits in the layout that Liang et al. and the paper's authors released (`pro_sg`), which are read, not made anew.
+
+train.csv, validation_tr.csv, validation_te.csv, test_tr.csv and test_te.csv hold `uid,sid`; line n of unique_sid.txt,
+counted from 0, is the id of the item with sid n.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions, ReadReport, csr_from_pairs, join_items
+from macrid.data.split import HeldOut, Split
+from macrid.data.tables import DelimitedTable, open_table
+from macrid.errors import DataError
+
+Pairs = tuple[np.ndarray, np.ndarray]
+
+
+def read_released(folder: Path, categories: str | None = None) -> Split:
+    """The split as it was released: users by uid, and the items of each in the order of its file.
+
+    categories: the name of a file that gives every item's category.
+    """
+    items = _read_items(folder / "unique_sid.txt")
+    parts = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
+    pairs = {part: _read_pairs(folder / f"{part}.csv", len(items)) for part in parts}
+    distinct = {part: _without_duplicates(pairs[part], len(items)) for part in parts}
+    uids = {
+        group: np.unique(np.concatenate([distinct[part][0] for part in parts if part.startswith(group)]))
+        for group in ("train", "validation", "test")
+    }
+    everyone = np.concatenate(list(uids.values()))
+    if len(np.unique(everyone)) < len(everyone):
+        values, counts = np.unique(everyone, return_counts=True)
+        raise DataError(f"{folder}: user {values[counts > 1][0]} is in more than one of train, validation and test")
+    rows = sum(len(pairs[part][0]) for part in parts)
+    report = ReadReport(
+        source=folder.name,
+        rows=rows,
+        user_column="uid",
+        item_column="sid",
+        duplicates=rows - sum(len(distinct[part][0]) for part in parts),
+    )
+    table = None if categories is None else join_items(items, _read_categories(folder / categories, items))
+    users = np.searchsorted(uids["train"], distinct["train"][0]).astype(np.int32)
+    train = Interactions.from_pairs(users, distinct["train"][1], _ids(uids["train"]), items, table, report)
+
+    def heldout(group: str) -> HeldOut:
+        def matrix(part: str) -> sp.csr_array:
+            users, sids = distinct[f"{group}_{part}"]
+            return csr_from_pairs(np.searchsorted(uids[group], users), sids, (len(uids[group]), len(items)))
+
+        return HeldOut(matrix("tr"), matrix("te"), _ids(uids[group]))
+
+    return Split(train, heldout("validation"), heldout("test"))
+
+
+def _ids(uids: np.ndarray) -> Ids:
+    return Ids(pa.array(uids))
+
+
+def _read_items(path: Path) -> Ids:
+    table = DelimitedTable(path, header=False, no_header_names=("item",))
+    codes, ids = table.read_ids(table.read(["item"], ids=["item"]), "item")
+    if len(ids) < len(codes):
+        raise DataError(f"{path}: {len(codes) - len(ids):,} items come twice; every line must be another item")
+    return ids
+
+
+def _read_pairs(path: Path, items: int) -> Pairs:
+    table = open_table(path)
+    for name in ("uid", "sid"):
+        table.find(name, (), "user" if name == "uid" else "item")
+    columns = table.read(["uid", "sid"])
+    if columns.num_rows == 0:
+        raise DataError(f"{path}: there are no rows")
+    for name in ("uid", "sid"):
+        column = columns.column(name)
+        if not pa.types.is_integer(column.type) or column.null_count:
+            raise DataError(f"{path}: column '{name}' must hold a whole number in every row")
+    uids, sids = (columns.column(name).to_numpy() for name in ("uid", "sid"))
+    wrong = np.flatnonzero((sids < 0) | (sids >= items))
+    if wrong.size:
+        raise DataError(
+            f"{path}: row {wrong[0] + 1:,} names item {sids[wrong[0]]}, but unique_sid.txt has {items:,} lines, from 0"
+        )
+    return uids, sids.astype(np.int32)
+
+
+def _without_duplicates(pairs: Pairs, items: int) -> Pairs:
+    """The first of each, in order."""
+    first = np.sort(np.unique(pairs[0] * items + pairs[1], return_index=True)[1])
+    return pairs[0][first], pairs[1][first]
+
+
+def _read_categories(path: Path, items: Ids) -> pa.Table:
+    """Item and category. A few items of the release have two: the lower is one of the seven, the other a stray."""
+    by_sid = path.name == "item_cate_sid.csv"
+    table = open_table(path, header=by_sid, no_header_names=("item", "category"))
+    columns = table.read(table.columns[:2]).rename_columns(["item", "category"])
+    if any(not pa.types.is_integer(column.type) or column.null_count for column in columns.columns):
+        raise DataError(f"{path}: must hold two whole numbers in every row, item and category")
+    lowest = columns.group_by("item", use_threads=False).aggregate([("category", "min")])
+    known = lowest.column("item")
+    if by_sid:
+        if pc.max(known).as_py() >= len(items) or pc.min(known).as_py() < 0:
+            raise DataError(f"{path}: names a sid outside of the {len(items):,} lines of unique_sid.txt")
+        known = items.array.take(known)
+    return pa.table({"item": known, "category": lowest.column("category_min")})

@@ -1,0 +1,240 @@
+"""A prepared folder: a split on disk, opened by memory map, so that training starts at once at any size.
+
+about.json                      format version, counts, how it was made
+train.indptr.npy, …             the CSR index arrays of train, validation and test (history and target)
+items.parquet                   id, then title and attributes
+users.parquet                   id and group (train, validation, test), in row order
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import scipy.sparse as sp
+
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions, ReadReport, binary_csr
+from macrid.data.split import HeldOut, Split
+from macrid.errors import DataError
+from macrid.files import new_folder, recover
+from macrid.version import __version__
+
+FORMAT = 1
+GROUPS = ("train", "validation", "test")
+
+
+def write(
+    split: Split, folder: str | os.PathLike[str], *, overwrite: bool = False, about: dict[str, Any] | None = None
+) -> None:
+    """Write a prepared folder, whole or not at all; `about` (a recipe, say) is kept in about.json under 'recipe'."""
+    target = Path(folder)
+    try:
+        _check_free(target, overwrite)
+        with new_folder(target) as temporary:
+            for name, matrix in _matrices(split):
+                _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
+                _write_array(temporary / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
+            _write_table(temporary / "items.parquet", _items_table(split))
+            _write_table(temporary / "users.parquet", _users_table(split))
+            text = json.dumps(_about(split, about), indent=2, ensure_ascii=False)
+            (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(
+            f"{target}: cannot be written ({error.strerror or error}); make room or choose another folder,"
+            " what was there before is untouched"
+        ) from error
+
+
+def read(folder: str | os.PathLike[str]) -> Split:
+    """Open a prepared folder; the index arrays stay on disk until they are used."""
+    folder = Path(folder)
+    about = read_about(folder)
+    counts: dict[str, Any] = about["counts"]
+    items, item_ids = _read_table(folder / "items.parquet", counts["items"])
+    _, user_ids = _read_table(folder / "users.parquet", sum(counts["users"].values()))
+    ends = np.cumsum([counts["users"][group] for group in GROUPS])
+    users = {
+        group: Ids(user_ids.array[end - counts["users"][group] : end]) for group, end in zip(GROUPS, ends, strict=True)
+    }
+
+    def matrix(name: str) -> sp.csr_array:
+        shape = (counts["users"][name.split("_")[0]], counts["items"])
+        return _read_matrix(folder, name, shape, counts["interactions"][name])
+
+    table = items.drop_columns(["id"]) if items.num_columns > 1 else None
+    return Split(
+        Interactions(matrix("train"), users["train"], item_ids, table, _report(about)),
+        HeldOut(matrix("validation_history"), matrix("validation_target"), users["validation"]),
+        HeldOut(matrix("test_history"), matrix("test_target"), users["test"]),
+    )
+
+
+def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """What about.json says, checked to be ours and of a version we can read."""
+    folder = Path(folder)
+    recover(folder)
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; make it with `macrid data prepare SOURCE --out {folder}`")
+    path = folder / "about.json"
+    if not path.exists():
+        raise DataError(f"{folder}: not a prepared folder (it has no about.json); make one with `macrid data prepare`")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    if not isinstance(about, dict) or about.get("kind") != "prepared data":
+        raise DataError(f"{folder}: not a prepared folder (its about.json is of something else)")
+    version = about.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise DataError(
+            f"{folder}: prepared data of format {version}, written by macrid {about.get('macrid')}, but this macrid"
+            f" ({__version__}) reads up to format {FORMAT}; upgrade macrid or prepare the data again"
+        )
+    if not _complete(about.get("counts")):
+        raise _damaged(path, "its counts are incomplete")
+    return about
+
+
+def _check_free(target: Path, overwrite: bool) -> None:
+    recover(target)
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise DataError(f"{target}: is a file; give the name of a folder")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise DataError(f"{target}: the folder is not empty; choose another or replace it with --overwrite")
+    place = target.resolve()
+    if Path.cwd().is_relative_to(place) or Path.home().is_relative_to(place):
+        raise DataError(f"{target}: --overwrite would delete the working or home folder with it; choose another folder")
+
+
+def _matrices(split: Split) -> Iterator[tuple[str, sp.csr_array]]:
+    yield "train", split.train.matrix
+    for group, heldout in (("validation", split.validation), ("test", split.test)):
+        yield f"{group}_history", heldout.history
+        yield f"{group}_target", heldout.target
+
+
+def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
+    report = split.train.report
+    return {
+        "kind": "prepared data",
+        "format": FORMAT,
+        "macrid": __version__,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "counts": {
+            "users": {group: len(getattr(split, group).users) for group in GROUPS},
+            "items": len(split.items),
+            "interactions": {name: int(matrix.nnz) for name, matrix in _matrices(split)},
+        },
+        "recipe": recipe,
+        "report": None if report is None else asdict(report),
+    }
+
+
+def _complete(counts: Any) -> bool:
+    """Whether the counts have every field that reading needs."""
+    if not isinstance(counts, dict):
+        return False
+    users, interactions = counts.get("users"), counts.get("interactions")
+    if not isinstance(users, dict) or not isinstance(interactions, dict):
+        return False
+    names = ["train"] + [f"{group}_{part}" for group in GROUPS[1:] for part in ("history", "target")]
+    wanted = [users.get(group) for group in GROUPS] + [interactions.get(name) for name in names] + [counts.get("items")]
+    return all(isinstance(count, int) and count >= 0 for count in wanted)
+
+
+def _report(about: dict[str, Any]) -> ReadReport | None:
+    written = about.get("report")
+    if not isinstance(written, dict):
+        return None
+    known: dict[str, Any] = {field.name: written[field.name] for field in fields(ReadReport) if field.name in written}
+    return ReadReport(**known | {"guessed": tuple(known.get("guessed", ()))})
+
+
+def _items_table(split: Split) -> pa.Table:
+    columns = pa.table({"id": split.items.array})
+    if split.table is not None:
+        for name, column in zip(split.table.column_names, split.table.columns, strict=True):
+            columns = columns.append_column(name, column)
+    return columns
+
+
+def _users_table(split: Split) -> pa.Table:
+    ids = [getattr(split, group).users.array for group in GROUPS]
+    if len({array.type for array in ids}) > 1:
+        raise DataError(
+            "the users' ids are strings in one group and integers in another; make them all one or the other"
+        )
+    names = np.repeat(np.arange(len(GROUPS), dtype=np.int8), [len(array) for array in ids])
+    groups = pa.DictionaryArray.from_arrays(pa.array(names), pa.array(GROUPS))
+    return pa.table({"id": pa.concat_arrays(ids), "group": groups})
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """Like `np.save`, through Python's file, which reports a full disk at the byte where it happens."""
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.view(np.uint8).data)
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
+    """A table whose first column is called 'id', and those ids."""
+    try:
+        with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+    except FileNotFoundError as error:
+        raise _damaged(path, "it is missing") from error
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    if table.column_names[:1] != ["id"]:
+        raise _damaged(path, "it does not start with a column 'id'")
+    if table.num_rows != rows:
+        raise _damaged(path, f"it has {table.num_rows:,} rows, about.json says {rows:,}")
+    try:
+        return table, Ids(table.column("id").combine_chunks())
+    except DataError as error:
+        raise _damaged(path, error) from error
+
+
+def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int) -> sp.csr_array:
+    indptr = _read_array(folder / f"{name}.indptr.npy", np.dtype(np.int64), shape[0] + 1)
+    indices = _read_array(folder / f"{name}.indices.npy", np.dtype(np.int32), nnz)
+    if indptr[0] != 0 or indptr[-1] != nnz or np.any(indptr[1:] < indptr[:-1]):
+        raise _damaged(folder / f"{name}.indptr.npy", "its values are not row starts")
+    if nnz and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise _damaged(folder / f"{name}.indices.npy", f"it names items outside of the {shape[1]:,} there are")
+    return binary_csr(indptr, indices, shape)
+
+
+def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise _damaged(path, "it is missing") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, error) from error
+    if mapped.dtype != dtype or mapped.shape != (length,):
+        raise _damaged(path, f"it holds {mapped.shape} of {mapped.dtype}, about.json says ({length},) of {dtype}")
+    return np.asarray(mapped)
+
+
+def _damaged(path: Path, reason: object) -> DataError:
+    lines = str(reason).splitlines() or [type(reason).__name__]
+    return DataError(f"{path}: damaged ({lines[0]}); make the folder again with `macrid data prepare … --overwrite`")

@@ -1,0 +1,89 @@
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macrid.data.ids import Ids
+from macrid.errors import DataError
+
+ids = st.one_of(
+    st.lists(st.text(min_size=1), unique=True, min_size=1),
+    st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1),
+)
+
+
+@settings(deadline=None)
+@given(ids)
+def test_ids_come_back_as_they_were_given(values):
+    assert list(Ids(values)) == values
+    assert Ids(values).positions(values).tolist() == list(range(len(values)))
+    assert all(value in Ids(values) for value in values)
+
+
+@settings(deadline=None)
+@given(ids)
+def test_order_is_that_of_python(values):
+    assert [values[position] for position in Ids(values).order()] == sorted(values)
+
+
+def test_numbers_sort_by_value_and_strings_by_code_point():
+    assert Ids([10, 9, 100]).order().tolist() == [1, 0, 2]
+    assert Ids(["10", "9", "100", "Z", "é", "a"]).order().tolist() == [0, 2, 1, 3, 5, 4]
+
+
+def test_an_unknown_id_has_position_minus_one():
+    assert Ids(["a", "b"]).positions(["b", "x", "a"]).tolist() == [1, -1, 0]
+    assert Ids([1, 2]).positions(["1", 2]).tolist() == [-1, 1]
+
+
+def test_ids_are_a_sequence():
+    some = Ids(["a", "b", "c"])
+    assert len(some) == 3
+    assert some[0] == "a"
+    assert some[-1] == "c"
+    assert some[1:] == ["b", "c"]
+    with pytest.raises(IndexError):
+        some[3]
+
+
+def test_ids_of_the_same_values_and_kind_are_equal():
+    assert Ids([1, 2]) == Ids(pa.array([1, 2], pa.int8()))
+    assert Ids(["a"]) == Ids(pa.array(["a"], pa.large_string())) == Ids(pa.array(["a"], pa.string_view()))
+    assert Ids(["1", "2"]) != Ids([1, 2])
+    assert Ids([1, 2]) != [1, 2]
+
+
+def test_take_keeps_the_kind_and_the_order_asked_for():
+    assert list(Ids(["a", "b", "c"]).take(pa.array([2, 0]).to_numpy())) == ["c", "a"]
+
+
+def test_range_counts_from_zero():
+    assert list(Ids.range(3)) == [0, 1, 2]
+    assert len(Ids.range(0)) == 0
+
+
+def test_text_is_parsed_as_the_kind_of_the_ids():
+    assert Ids([7, 8]).parse("7") == 7
+    assert Ids([7, 8]).parse("seven") == "seven"
+    assert Ids(["007"]).parse("007") == "007"
+
+
+def test_repr_says_how_many_of_which_kind():
+    assert repr(Ids.range(1_000)) == "Ids(1,000 integers)"
+    assert repr(Ids([])) == "Ids(0 strings)"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, "a"], "all strings or all integers"),
+        ([1.5], "type double; give strings or integers"),
+        ([True], "type bool"),
+        ([2**64], "all strings or all integers"),
+        (["a", None], "1 of 2 ids are missing"),
+        (pa.array([2**63], pa.uint64()), "do not fit 64 bits"),
+    ],
+)
+def test_other_ids_are_refused(values, message):
+    with pytest.raises(DataError, match=message):
+        Ids(values)

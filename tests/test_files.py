@@ -1,0 +1,208 @@
+import os
+import resource
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from macrid import files
+from macrid.files import new_folder, recover, replace_folder, write_atomically
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_is_written_as_utf8_and_bytes_as_they_are(tmp_path):
+    write_atomically(tmp_path / "a", "naïve\n")
+    write_atomically(tmp_path / "b", b"\x00\xff")
+    assert (tmp_path / "a").read_bytes() == "naïve\n".encode()
+    assert (tmp_path / "b").read_bytes() == b"\x00\xff"
+
+
+def test_an_existing_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    write_atomically(tmp_path / "a", "old")
+    write_atomically(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "new"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_link_keeps_pointing_to_the_file_that_was_replaced(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_file_that_cannot_be_renamed_leaves_the_old_one_and_no_temporary(tmp_path, monkeypatch):
+    write_atomically(tmp_path / "a", "old")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        write_atomically(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_files_and_folders_get_the_rights_the_user_asked_for(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "a", "text")
+        with new_folder(tmp_path / "b"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o750
+
+
+def test_a_folder_appears_only_when_it_is_complete(tmp_path):
+    with new_folder(tmp_path / "deep" / "run") as temporary:
+        (temporary / "a").write_text("a")
+        assert not (tmp_path / "deep" / "run").exists()
+        assert temporary.parent == tmp_path / "deep"
+    assert (tmp_path / "deep" / "run" / "a").read_text() == "a"
+    assert names(tmp_path / "deep") == ["run"]
+
+
+def test_a_new_folder_takes_the_place_of_the_old_one_and_of_all_its_files(tmp_path):
+    for text in ("old", "new"):
+        with new_folder(tmp_path / "run") as temporary:
+            (temporary / text).write_text(text)
+    assert names(tmp_path / "run") == ["new"]
+    assert names(tmp_path) == ["run"]
+
+
+def test_an_error_while_filling_leaves_the_old_folder_and_no_temporary(tmp_path):
+    with new_folder(tmp_path / "run") as temporary:
+        (temporary / "a").write_text("old")
+
+    def interrupted() -> None:
+        with new_folder(tmp_path / "run") as temporary:
+            (temporary / "a").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert (tmp_path / "run" / "a").read_text() == "old"
+    assert names(tmp_path) == ["run"]
+
+
+def test_a_swap_that_fails_half_way_brings_the_old_folder_back(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text("old")
+    with pytest.raises(OSError):
+        replace_folder(tmp_path / "never-made", tmp_path / "run")
+    assert (tmp_path / "run" / "a").read_text() == "old"
+    assert names(tmp_path) == ["run"]
+
+
+def test_recover_undoes_a_kill_between_the_two_renames(tmp_path):
+    (tmp_path / ".run.previous").mkdir()
+    (tmp_path / ".run.previous" / "a").write_text("old")
+    recover(tmp_path / "run")
+    assert (tmp_path / "run" / "a").read_text() == "old"
+    assert names(tmp_path) == ["run"]
+
+
+def test_recover_leaves_an_existing_folder_alone(tmp_path):
+    for name in ("run", ".run.previous"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    recover(tmp_path / "run")
+    assert (tmp_path / "run" / "a").read_text() == "run"
+
+
+def test_recover_without_anything_to_recover_does_nothing(tmp_path):
+    recover(tmp_path / "run")
+    assert names(tmp_path) == []
+
+
+def test_a_swap_that_fails_after_a_kill_in_an_earlier_one_loses_nothing(tmp_path):
+    (tmp_path / ".run.previous").mkdir()
+    (tmp_path / ".run.previous" / "a").write_text("old")
+    with pytest.raises(OSError):
+        replace_folder(tmp_path / "never-made", tmp_path / "run")
+    assert (tmp_path / "run" / "a").read_text() == "old"
+
+
+def test_a_leftover_of_an_older_swap_does_not_stop_the_next_one(tmp_path):
+    for name in ("run", ".run.previous", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    replace_folder(tmp_path / "new", tmp_path / "run")
+    assert (tmp_path / "run" / "a").read_text() == "new"
+    assert names(tmp_path) == ["run"]
+
+
+KILLED = """
+import os, sys
+from macrid.files import new_folder
+with new_folder(sys.argv[1]) as temporary:
+    (temporary / "a").write_text("half")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path, monkeypatch):
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "run"], check=False)
+    assert len(names(tmp_path)) == 1
+    monkeypatch.setattr(files, "ABANDONED_AFTER", -1.0)
+    with new_folder(tmp_path / "run") as temporary:
+        (temporary / "a").write_text("whole")
+    assert names(tmp_path) == ["run"]
+    assert (tmp_path / "run" / "a").read_text() == "whole"
+
+
+def test_what_a_living_process_is_writing_is_not_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ABANDONED_AFTER", -1.0)
+    with new_folder(tmp_path / "run") as first:
+        (first / "a").write_text("first")
+        with new_folder(tmp_path / "run") as second:
+            (second / "a").write_text("second")
+        assert (first / "a").read_text() == "first"
+    assert (tmp_path / "run" / "a").read_text() == "first"
+
+
+def test_a_young_leftover_is_not_removed_and_an_old_file_is(tmp_path):
+    young, old = tmp_path / ".a.1.partial", tmp_path / ".a.2.partial"
+    for path in (young, old):
+        path.write_text("")
+    os.utime(old, (time.time() - 3600, time.time() - 3600))
+    write_atomically(tmp_path / "a", "text")
+    assert names(tmp_path) == [".a.1.partial", "a"]
+
+
+LIMITED = """
+import resource, sys
+from macrid.files import new_folder, write_atomically
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    write_atomically(sys.argv[1] + "/file", b"x" * 5000)
+except OSError as error:
+    print("file:", error.strerror)
+try:
+    with new_folder(sys.argv[1] + "/run") as temporary:
+        (temporary / "a").write_bytes(b"x" * 5000)
+except OSError as error:
+    print("folder:", error.strerror)
+"""
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="this system cannot limit the size of files")
+def test_a_full_disk_leaves_the_old_file_and_folder_and_no_temporary(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text("old")
+    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "file: File too large\nfolder: File too large\n"
+    assert (tmp_path / "file").read_text() == "old"
+    assert (tmp_path / "run" / "a").read_text() == "old"
+    assert names(tmp_path) == ["file", "run"]
