@@ -1,0 +1,36 @@
+"""macrid: recommendations that come apart into concepts and dimensions a person can name and move."""
+
+from typing import TYPE_CHECKING, Any
+
+from macrid.errors import MacridError
+from macrid.version import __version__
+
+if TYPE_CHECKING:
+    from macrid.data.interactions import Interactions
+    from macrid.data.split import HeldOut, Split
+    from macrid.evaluation.ranking import evaluate
+    from macrid.models.macridvae import MacridVAE
+    from macrid.runs import load
+
+__all__ = ["HeldOut", "Interactions", "MacridError", "MacridVAE", "Split", "__version__", "evaluate", "load"]
+
+_HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
+    "HeldOut": "macrid.data.split",
+    "Interactions": "macrid.data.interactions",
+    "MacridVAE": "macrid.models.macridvae",
+    "Split": "macrid.data.split",
+    "evaluate": "macrid.evaluation.ranking",
+    "load": "macrid.runs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'macrid' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

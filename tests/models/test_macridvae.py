@@ -12,6 +12,7 @@ from macrid.config import MacridVAESettings
 from macrid.errors import SettingsError
 from macrid.models.macridvae import MacridNetwork, MacridVAE, Noise
 from macrid.ops.sparse import Histories
+from tests.models.contract import RecommenderContract
 
 
 def histories_of(x: torch.Tensor) -> Histories:
@@ -29,10 +30,8 @@ def algorithm_1(network: MacridNetwork, x: torch.Tensor, noise: Noise, beta: flo
     s = network.settings
     similarity = cosine if s.similarity == "cosine" else torch.dot
     h, t, m = network.item_vectors, network.context_vectors, network.prototypes
-    c = torch.stack([
-        torch.softmax(torch.stack([similarity(h[i], m[k]) / s.temperature for k in range(s.concepts)]) + noise.gumbel[i], 0)
-        for i in range(len(h))
-    ])  # fmt: skip
+    s_ik = torch.stack([torch.stack([similarity(h_i, m_k) / s.temperature for m_k in m]) for h_i in h])
+    c = torch.softmax(s_ik + noise.gumbel, dim=1)
     total = torch.zeros((), dtype=torch.float64)
     entry = 0
     for u in range(len(x)):
@@ -225,3 +224,13 @@ def test_encode_gives_confidence_that_sums_to_the_known_items(trained):
     assert encoding.confidence.sum() == pytest.approx(3, rel=1e-4)
     assert encoding.components.shape == (model.settings.concepts, model.settings.dim)
     assert np.linalg.norm(encoding.components, axis=1) == pytest.approx(1, rel=1e-4)
+
+
+class TestContract(RecommenderContract):
+    @classmethod
+    def make(cls):
+        return MacridVAE(concepts=2, dim=8)
+
+    @classmethod
+    def fit(cls, model, data):
+        return model.fit(data, epochs=60, learning_rate=0.02, seed=0)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def nmi(first: np.ndarray, second: np.ndarray) -> float:
-    """Normalised mutual information of two labellings: 2 · I(a; b) / (H(a) + H(b)), 1 if they are the same partition."""
+    """Normalised mutual information 2 · I(a; b) / (H(a) + H(b)) of two labellings; 1 for the same partition."""
     _, a = np.unique(first, return_inverse=True)
     _, b = np.unique(second, return_inverse=True)
     joint = np.zeros((a.max() + 1, b.max() + 1))

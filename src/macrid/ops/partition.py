@@ -47,11 +47,12 @@ class _TiledMixture(torch.autograd.Function):
     """(log Z_u for every user, log p_ui for every positive (rows, columns))."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, rows: Tensor, columns: Tensor
     ) -> tuple[Tensor, Tensor]:
         batch, concepts, dim = components.shape
         flat = components.reshape(batch * concepts, dim)
+        by_concept = log_assignment.t().contiguous()  # (concepts, items)
         by_item = torch.argsort(columns, stable=True)
         tiles = _tiles(batch * concepts, items.shape[0], columns[by_item])
 
@@ -59,7 +60,7 @@ class _TiledMixture(torch.autograd.Function):
         total = components.new_zeros(batch)
         picked = components.new_empty(len(rows), concepts)  # the positives' logits
         for start, stop, first, last in tiles:
-            logits = _tile(flat, items[start:stop], log_assignment[start:stop], concepts)  # (batch, concepts, tile)
+            logits = _tile(flat, items[start:stop], by_concept[:, start:stop])  # (batch, concepts, tile)
             own = by_item[first:last]
             picked[own] = logits[rows[own], :, columns[own] - start]
             higher = torch.maximum(maximum, logits.amax(dim=(1, 2)))
@@ -67,34 +68,34 @@ class _TiledMixture(torch.autograd.Function):
             maximum = higher
         log_z = maximum + total.log()
         log_p = picked.logsumexp(dim=1)
-        ctx.save_for_backward(flat, items, log_assignment, rows, columns, by_item, log_z, picked - log_p[:, None])
+        ctx.save_for_backward(flat, items, by_concept, rows, columns, by_item, log_z, picked - log_p[:, None])
         ctx.tiles = tiles
         return log_z, log_p
 
     @staticmethod
-    def backward(ctx: Any, grad_z: Tensor, grad_p: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        flat, items, log_assignment, rows, columns, by_item, log_z, log_share = ctx.saved_tensors
-        batch, concepts = len(log_z), log_assignment.shape[1]
+    def backward(ctx: Any, grad_z: Tensor, grad_p: Tensor) -> tuple[Tensor | None, ...]:
+        flat, items, by_concept, rows, columns, by_item, log_z, log_share = ctx.saved_tensors
+        batch, concepts = len(log_z), len(by_concept)
         grad_flat = torch.zeros_like(flat)
         grad_items = torch.empty_like(items)
-        grad_assignment = torch.empty_like(log_assignment)
+        grad_assignment = torch.empty_like(by_concept)
         pull = grad_p[:, None] * log_share.exp()  # (positives, concepts): d log p_ui / d logit
         for start, stop, first, last in ctx.tiles:
-            weights = _tile(flat, items[start:stop], log_assignment[start:stop], concepts)
+            weights = _tile(flat, items[start:stop], by_concept[:, start:stop])
             weights.sub_(log_z[:, None, None]).exp_().mul_(grad_z[:, None, None])  # d log Z_u / d logit
             own = by_item[first:last]
             where = rows[own], columns[own] - start
             weights[where[0], :, where[1]] += pull[own]
-            grad_assignment[start:stop] = weights.sum(dim=0).t()
+            torch.sum(weights, dim=0, out=grad_assignment[:, start:stop])
             weights = weights.reshape(batch * concepts, stop - start)
             grad_flat.addmm_(weights, items[start:stop])
             torch.mm(weights.t(), flat, out=grad_items[start:stop])
-        return grad_flat.view(batch, concepts, -1), grad_items, grad_assignment, None, None
+        return grad_flat.view(batch, concepts, -1), grad_items, grad_assignment.t(), None, None
 
 
-def _tile(flat: Tensor, items: Tensor, log_assignment: Tensor, concepts: int) -> Tensor:
+def _tile(flat: Tensor, items: Tensor, by_concept: Tensor) -> Tensor:
     """Logits of one tile: (batch, concepts, tile)."""
-    return (flat @ items.t()).view(-1, concepts, len(items)).add_(log_assignment.t())
+    return (flat @ items.t()).view(-1, *by_concept.shape).add_(by_concept)
 
 
 def _tiles(rows: int, items: int, sorted_columns: Tensor) -> list[tuple[int, int, int, int]]:

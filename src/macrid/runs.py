@@ -1,0 +1,213 @@
+"""A run on disk: the folder a trained model lives in. Written whole or not at all; nothing in it is ever unpickled.
+
+config.json          format, class, settings, training settings, package version, where the data came from
+model.safetensors    the learned numbers
+items.parquet        id, title, attributes, popularity
+log.jsonl            one line an epoch
+metrics.json         scores on the held-out users
+heldout.safetensors  the held-out users themselves, so that `evaluate` needs nothing but the run
+training/            the checkpoint of a training that has not ended
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from macrid.config import TrainingSettings
+from macrid.data.ids import Ids
+from macrid.data.interactions import binary_csr
+from macrid.data.split import HeldOut
+from macrid.errors import MacridError, RunError
+from macrid.files import new_folder, recover
+from macrid.models import model_class
+from macrid.models.base import Recommender
+from macrid.training.loop import Epoch
+from macrid.version import __version__
+
+FORMAT = 1
+TRAINING = "training"  # the subfolder of checkpoints
+OWN_COLUMNS = ("id", "popularity")
+
+
+def save(
+    model: Recommender,
+    folder: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    heldout: dict[str, HeldOut] | None = None,
+    metrics: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
+    keep_training: bool = False,
+) -> None:
+    """Write a run.
+
+    overwrite: replace a folder that is not empty; what was there survives until the new run is complete.
+    heldout: validation and test users to keep with it. metrics, data: for metrics.json and config.json.
+    keep_training: carry the checkpoint over, because training may go on.
+    """
+    model._check_fitted()
+    target = Path(folder)
+    recover(target)
+    check_free(target, overwrite)
+    config = {
+        "format": FORMAT,
+        "class": type(model).__name__,
+        "version": __version__,
+        "settings": model.settings.model_dump(),
+        "training": None if model.training is None else model.training.model_dump(),
+        "data": data or {},
+    }
+    try:
+        with new_folder(target) as temporary:
+            (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
+            pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
+            (temporary / "log.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in model.log))
+            if heldout:
+                (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
+            if metrics is not None:
+                (temporary / "metrics.json").write_text(_pretty(metrics))
+            (temporary / "config.json").write_text(_pretty(config))
+            if keep_training and (target / TRAINING).exists():
+                shutil.copytree(target / TRAINING, temporary / TRAINING)
+    except (OSError, SafetensorError) as error:
+        raise RunError(
+            f"{target}: cannot be written ({getattr(error, 'strerror', None) or error}); make room or choose another"
+            " folder, what was there before is untouched"
+        ) from error
+
+
+def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
+    """The model of a run, ready to recommend."""
+    path = Path(folder)
+    config = read_config(path)
+    model = _model_of(path, config)
+    table = _read(path, "items.parquet", pa.parquet.read_table)
+    state = _read(path, "model.safetensors", load_file)
+    try:
+        model.items = Ids(table.column("id").combine_chunks())
+        model.popularity = table.column("popularity").to_numpy()
+        rest = [name for name in table.column_names if name not in OWN_COLUMNS]
+        model.table = table.select(rest) if rest else None
+        model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
+        model.log = _read_log(path)
+        model.load_state(state, device)
+    except (KeyError, TypeError, RuntimeError, pa.ArrowException) as error:
+        raise RunError(f"{path}: damaged run, its files do not fit together ({_first_line(error)})") from error
+    return model
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json of a run, checked for its format."""
+    recover(path)
+    if not path.exists():
+        raise RunError(f"{path}: no such run; `macrid train DATA --out {path}` makes one")
+    if not (path / "config.json").is_file():
+        unfinished = (path / TRAINING).is_dir()
+        raise RunError(
+            f"{path}: training has not ended, go on with `macrid train DATA --out {path} --resume`"
+            if unfinished
+            else f"{path}: not a run, it has no config.json"
+        )
+    config = _read(path, "config.json", lambda file: json.loads(Path(file).read_text(encoding="utf-8")))
+    if not isinstance(config, dict) or not isinstance(config.get("format"), int) or "class" not in config:
+        raise RunError(f"{path}: not a run of macrid, its config.json has no format or class")
+    if config["format"] > FORMAT:
+        raise RunError(
+            f"{path}: made by macrid {config.get('version', '?')} in format {config['format']}, this is macrid"
+            f" {__version__} and reads up to {FORMAT}; upgrade with `pip install -U macrid`"
+        )
+    return config
+
+
+def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
+    """The held-out users a run keeps: "validation" or "test"."""
+    path = Path(folder)
+    read_config(path)
+    if not (path / "heldout.safetensors").exists():
+        raise RunError(f"{path}: keeps no held-out users, so there is nothing to evaluate; give a prepared folder")
+    tensors = _read(path, "heldout.safetensors", load_file)
+    try:
+        matrices = {
+            side: binary_csr(
+                tensors[f"{split}.{side}.indptr"].numpy(),
+                tensors[f"{split}.{side}.indices"].numpy(),
+                (len(tensors[f"{split}.{side}.indptr"]) - 1, int(tensors["items"])),
+            )
+            for side in ("history", "target")
+        }
+    except KeyError:
+        raise RunError(f"{path}: keeps no {split} users") from None
+    return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
+
+
+def check_free(target: Path, overwrite: bool) -> None:
+    """Refuse to write over anything unless told to; a folder with nothing but a checkpoint is free."""
+    if target.is_file():
+        raise RunError(f"{target}: is a file; choose another folder")
+    if target.is_dir() and not overwrite and any(entry.name != TRAINING for entry in target.iterdir()):
+        raise RunError(f"{target}: is not empty; choose another folder, or replace what is there with --overwrite")
+
+
+def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
+    try:
+        return model_class(str(config["class"]))(**config.get("settings", {}))
+    except (MacridError, TypeError) as error:
+        raise RunError(f"{path}: damaged config.json ({error})") from error
+
+
+def _items_table(model: Recommender) -> pa.Table:
+    table = (
+        pa.table({"id": model.items.array})
+        if model.table is None
+        else model.table.add_column(0, "id", model.items.array)
+    )
+    table = table.select([name for name in table.column_names if name != "popularity"])
+    return table.append_column("popularity", pa.array(model.popularity))
+
+
+def _pack(heldout: dict[str, HeldOut]) -> dict[str, Tensor]:
+    packed: dict[str, Tensor] = {}
+    for name, group in heldout.items():
+        packed["items"] = torch.tensor(group.history.shape[1])
+        for side, matrix in (("history", group.history), ("target", group.target)):
+            packed[f"{name}.{side}.indptr"] = torch.from_numpy(np.array(matrix.indptr, dtype=np.int64))
+            packed[f"{name}.{side}.indices"] = torch.from_numpy(np.array(matrix.indices, dtype=np.int32))
+    return packed
+
+
+def _read_log(path: Path) -> list[Epoch]:
+    if not (path / "log.jsonl").exists():
+        return []
+    lines = _read(path, "log.jsonl", lambda file: Path(file).read_text(encoding="utf-8").splitlines())
+    return [Epoch(**json.loads(line)) for line in lines]
+
+
+def _read(path: Path, name: str, reader: Any) -> Any:
+    if not (path / name).is_file():
+        raise RunError(f"{path}: damaged run, {name} is missing")
+    try:
+        return reader(path / name)
+    except (OSError, ValueError, SafetensorError, pa.ArrowException) as error:
+        raise RunError(f"{path / name}: damaged, cannot be read ({_first_line(error)})") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

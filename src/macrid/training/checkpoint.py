@@ -1,0 +1,105 @@
+"""What is needed to go on with training after a kill: one safetensors file, replaced in one step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from macrid.errors import RunError
+from macrid.files import write_atomically
+
+FORMAT = 1
+FILE = "checkpoint.safetensors"
+MAY_CHANGE = ("epochs", "patience", "device")  # settings that may differ when training goes on
+
+
+@dataclass
+class Progress:
+    """Where training is. The random numbers of an epoch follow from seed and epoch, so no generator is kept."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_score: float = -1.0
+    finished: bool = False
+    log: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fingerprint(matrix: sp.csr_array, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint belongs to: these interactions and these settings."""
+    digest = hashlib.sha256(matrix.indptr.astype(np.int64).data)
+    digest.update(matrix.indices.astype(np.int32).data)
+    return {"interactions": digest.hexdigest(), **{k: v for k, v in settings.items() if k not in MAY_CHANGE}}
+
+
+def write(
+    folder: Path,
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    best: dict[str, Tensor],
+    progress: Progress,
+    belongs_to: dict[str, Any],
+) -> None:
+    tensors = {f"now.{name}": value for name, value in network.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in best.items()}
+    for name, parameter in network.named_parameters():
+        tensors |= {f"adam.{name}.{key}": value for key, value in optimiser.state.get(parameter, {}).items()}
+    meta = {"format": FORMAT, "progress": asdict(progress), "belongs_to": belongs_to}
+    content = to_bytes({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"macrid": json.dumps(meta)})
+    try:
+        write_atomically(folder / FILE, content)
+    except OSError as error:
+        raise RunError(
+            f"{folder / FILE}: cannot be written ({error.strerror or error}); make room and go on with --resume"
+        ) from error
+
+
+def read(
+    folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, belongs_to: dict[str, Any]
+) -> tuple[Progress, dict[str, Tensor]] | None:
+    """Put network and optimiser where they were; the progress and the best weights. None if there is no checkpoint."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads(file.metadata()["macrid"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        progress = Progress(**meta["progress"])
+        _check_belongs(path, meta["belongs_to"], belongs_to)
+        network.load_state_dict(_under(tensors, "now."))
+        for name, parameter in network.named_parameters():
+            state = _under(tensors, f"adam.{name}.")
+            optimiser.state[parameter] = {
+                key: value if key == "step" and parameter.device.type == "cpu" else value.to(parameter.device)
+                for key, value in state.items()
+            }
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise RunError(
+            f"{path}: not a readable checkpoint ({str(error).splitlines()[0]}); train again without --resume"
+        ) from error
+    device = next(network.parameters()).device
+    return progress, {name: value.to(device) for name, value in _under(tensors, "best.").items()}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    if changed:
+        told = ", ".join(
+            "the interactions" if name == "interactions" else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
+            for name in changed
+        )
+        raise RunError(f"{path}: belongs to another training, it differs in {told}; give the same, or train afresh")

@@ -1,0 +1,179 @@
+"""The training loop: Adam, early stopping on validation NDCG@100 with the best weights kept, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from macrid.config import TrainingSettings
+from macrid.errors import CollapseWarning, TrainingError
+from macrid.evaluation.ranking import evaluate
+from macrid.training import checkpoint as checkpoints
+from macrid.training.batches import DeviceHistories
+from macrid.training.checkpoint import Progress
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+    from macrid.models.base import NeuralRecommender
+
+CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
+STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN; each check waits for the device
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of log.jsonl; loss and KL are means per user."""
+
+    epoch: int
+    loss: float
+    kl: float
+    ndcg: float | None
+    """Validation NDCG@100."""
+    concepts: float | None
+    """Concepts in use: exp of the entropy of how items divide over them."""
+    best: bool
+    seconds: float
+
+    def __str__(self) -> str:
+        parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]
+        if self.ndcg is not None:
+            parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
+        if self.concepts is not None:
+            parts.append(f"{self.concepts:.1f} concepts in use")
+        return "  ".join([*parts, f"{self.seconds:.1f} s"])
+
+
+def train(
+    model: NeuralRecommender,
+    matrix: sp.csr_array,
+    validation: HeldOut | None,
+    settings: TrainingSettings,
+    *,
+    checkpoint: str | PathLike[str] | None = None,
+    resume: bool = False,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> None:
+    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
+    network: nn.Module = model.network
+    device = model.device
+    optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, weight_decay=settings.l2, fused=True)
+    data = DeviceHistories(matrix, device)
+    progress = Progress()
+    best: dict[str, Tensor] = {}
+    folder = None if checkpoint is None else Path(checkpoint)
+    belongs_to = checkpoints.fingerprint(matrix, {**model.settings.model_dump(), **settings.model_dump()})
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = checkpoints.read(folder, network, optimiser, belongs_to) if resume else None
+        if found is not None:
+            progress, best = found
+            model.log = [Epoch(**line) for line in progress.log]
+
+    written = -math.inf
+    try:
+        while not progress.finished and progress.epoch < settings.epochs:
+            started = time.monotonic()
+            epoch = progress.epoch + 1
+            loss, kl = _run_epoch(model, optimiser, data, settings, epoch, on_step)
+            ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
+            is_best = ndcg is None or ndcg > progress.best_score
+            if is_best:
+                best = _copy(network)
+                progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
+            record = Epoch(epoch, loss, kl, ndcg, _concepts_in_use(network), is_best, time.monotonic() - started)
+            model.log.append(record)
+            progress.log.append(asdict(record))
+            progress.epoch = epoch
+            progress.finished = epoch - progress.best_epoch >= settings.patience
+            if on_epoch is not None:
+                on_epoch(record)
+            if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
+                checkpoints.write(folder, network, optimiser, best, progress, belongs_to)
+                written = time.monotonic()
+        if folder is not None:
+            checkpoints.write(folder, network, optimiser, best, progress, belongs_to)
+    finally:
+        if best:
+            network.load_state_dict(best)
+    _warn_of_collapse(model)
+
+
+def _run_epoch(
+    model: NeuralRecommender,
+    optimiser: torch.optim.Optimizer,
+    data: DeviceHistories,
+    settings: TrainingSettings,
+    epoch: int,
+    on_step: Callable[[int, int], None] | None,
+) -> tuple[float, float]:
+    """One pass over the train users; mean loss and mean KL per user."""
+    network = model.network
+    generator = torch.Generator(model.device).manual_seed(_epoch_seed(settings.seed, epoch))
+    beta = model.settings.beta * min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else model.settings.beta
+    batches = torch.randperm(data.users, generator=generator, device=model.device).split(
+        settings.users_per_step(data.users)
+    )
+    losses: list[Tensor] = []
+    for step, users in enumerate(batches, start=1):
+        histories = data.batch(users)
+        loss = network.loss(histories, network.draw_noise(histories, generator), beta)
+        optimiser.zero_grad(set_to_none=True)
+        loss.total.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), settings.clip)
+        optimiser.step()
+        losses.append(torch.stack([loss.total.detach(), loss.kl.detach()]) * len(users))
+        if step % STEPS_BETWEEN_CHECKS == 0 or step == len(batches):
+            _check_finite(losses, epoch, len(batches), model)
+        if on_step is not None:
+            on_step(step, len(batches))
+    total, kl = (torch.stack(losses).double().sum(dim=0) / data.users).tolist()
+    return total, kl
+
+
+def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRecommender) -> None:
+    """A NaN stops training: all weights of this epoch are lost, those of the best epoch are not."""
+    bad = (~torch.isfinite(torch.stack(losses)[:, 0])).nonzero()
+    if len(bad):
+        step = int(bad[0]) + 1
+        scored = [record for record in model.log if record.best]
+        kept = f"the weights of epoch {scored[-1].epoch} are kept" if scored else "no epoch had been finished"
+        raise TrainingError(
+            f"the loss became {float(losses[step - 1][0]):g} in epoch {epoch}, step {step} of {steps}"
+            f" (step {(epoch - 1) * steps + step} in all); {kept}. Try a smaller learning rate, or a higher temperature"
+        )
+
+
+def _epoch_seed(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _copy(network: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}
+
+
+def _concepts_in_use(network: Any) -> float | None:
+    return network.effective_concepts() if hasattr(network, "effective_concepts") else None
+
+
+def _warn_of_collapse(model: NeuralRecommender) -> None:
+    in_use = _concepts_in_use(model.network)
+    concepts = getattr(model.settings, "concepts", 1)
+    if in_use is not None and in_use < concepts / 2 and not math.isclose(in_use, concepts / 2):
+        warnings.warn(
+            f"only {in_use:.1f} of {concepts} concepts are in effective use; try similarity='cosine', start='svd', a"
+            f" smaller learning rate, another seed, or about {max(1, round(in_use))} concepts",
+            CollapseWarning,
+            stacklevel=4,
+        )

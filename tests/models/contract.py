@@ -1,0 +1,132 @@
+"""What every recommender must do; a test class for a model inherits it and says how to make one.
+
+The data is a checkerboard: even users have even items, odd users odd ones, each but one item of their own. The right
+recommendation is obvious to the eye: the one item of the own colour that a user lacks.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import macrid
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions
+from macrid.errors import RequestError, UnknownItemsWarning
+
+
+def checkerboard(users: int = 40, items: int = 20) -> sp.csr_array:
+    board = np.zeros((users, items), dtype=np.float32)
+    board[::2, ::2] = 1
+    board[1::2, 1::2] = 1
+    for user in range(users):
+        board[user, (2 * (user // 2) + user % 2) % items] = 0
+    return sp.csr_array(board)
+
+
+class RecommenderContract:
+    @classmethod
+    def make(cls):
+        raise NotImplementedError
+
+    @classmethod
+    def fit(cls, model, data):
+        return model.fit(data)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls):
+        matrix = checkerboard()
+        users, items = (Ids([f"{kind}-{i}" for i in range(n)]) for kind, n in zip("ui", matrix.shape, strict=True))
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        return cls.fit(cls.make(), Interactions.from_pairs(rows, matrix.indices, users, items))
+
+    def test_the_missing_item_of_the_own_colour_comes_first(self, model):
+        for colour in (0, 1):
+            for missing in range(colour, 20, 2):
+                history = [f"i-{i}" for i in range(colour, 20, 2) if i != missing]
+                assert model.recommend(history, 1).ids == [f"i-{missing}"]
+
+    def test_exactly_n_items_come_back_best_first_and_none_of_the_history(self, model):
+        history = ["i-0", "i-2", "i-4"]
+        found = model.recommend(history, 17)
+        assert len(found) == 17 == len(set(found.ids))
+        assert not set(found.ids) & set(history)
+        assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
+
+    def test_seen_items_may_be_asked_for(self, model):
+        assert len(model.recommend(["i-0", "i-2"], 20, exclude_seen=False)) == 20
+
+    def test_more_items_than_are_left_is_an_error_with_the_number_left(self, model):
+        with pytest.raises(RequestError, match="18 items were asked for, but 17 of 20 are left"):
+            model.recommend(["i-0", "i-2", "i-4"], 18)
+        with pytest.raises(RequestError, match="n is 0"):
+            model.recommend(["i-0"], 0)
+
+    def test_include_and_exclude_limit_the_choice(self, model):
+        assert set(model.recommend(["i-0"], 2, include=["i-3", "i-5"]).ids) == {"i-3", "i-5"}
+        assert "i-2" not in model.recommend(["i-0"], 18, exclude=["i-2"]).ids
+        with pytest.raises(RequestError, match="1 of 20 are left"):
+            model.recommend(["i-0"], 2, include=["i-3", "i-5"], exclude=["i-5"])
+        with pytest.raises(RequestError, match="include: 'nope' is not in the catalogue"):
+            model.recommend(["i-0"], 1, include=["nope"])
+
+    def test_unknown_items_are_named_and_the_others_used(self, model):
+        with pytest.warns(UnknownItemsWarning, match="'x9' is not in the catalogue; its ids are strings such as 'i-0'"):
+            found = model.recommend(["i-0", "x9"], 3)
+        assert found.unknown == ("x9",)
+        assert found.items == model.recommend(["i-0"], 3).items
+
+    def test_a_history_of_unknown_items_only_is_an_error(self, model):
+        with pytest.raises(RequestError, match="no item of the history is known: 'x9', 7 are not in the catalogue"):
+            model.recommend(["x9", 7], 3)
+
+    def test_a_string_is_not_a_history(self, model):
+        with pytest.raises(RequestError, match=r"write \['i-0'\]"):
+            model.recommend("i-0", 3)
+
+    def test_an_empty_history_and_a_repeated_item_are_fine(self, model):
+        assert len(model.recommend([], 5)) == 5
+        assert model.recommend(["i-0", "i-0"], 5).items == model.recommend(["i-0"], 5).items
+
+    def test_many_histories_at_once_get_what_each_gets_alone(self, model):
+        histories = [["i-0", "i-2"], ["i-1"], ["i-4", "i-6", "i-8"]]
+        positions, scores = model.top(model.histories(histories), 4)
+        for history, row, score in zip(histories, positions, scores, strict=True):
+            alone = model.recommend(history, 4)
+            assert [model.items[i] for i in row] == alone.ids
+            assert score == pytest.approx([item.score for item in alone], rel=1e-4)
+
+    def test_similar_items_have_the_same_colour(self, model):
+        for item in (0, 7):
+            found = model.similar_items(f"i-{item}", 5)
+            assert {int(str(other).removeprefix("i-")) % 2 for other in found.ids} == {item % 2}
+            assert f"i-{item}" not in found.ids
+        with pytest.raises(RequestError, match="'zz' is not in the catalogue"):
+            model.similar_items("zz")
+        with pytest.raises(RequestError, match="19 other items"):
+            model.similar_items("i-0", 20)
+
+    def test_a_saved_model_answers_as_before(self, model, tmp_path):
+        model.save(tmp_path / "run")
+        again = macrid.load(tmp_path / "run")
+        assert again.recommend(["i-0", "i-2"], 10).items == model.recommend(["i-0", "i-2"], 10).items
+        assert again.settings == model.settings
+        assert again.items == model.items
+        np.testing.assert_array_equal(again.popularity, model.popularity)
+
+    def test_a_scipy_matrix_is_accepted_and_its_columns_are_integer_ids(self):
+        model = self.fit(self.make(), checkerboard())
+        assert model.recommend([np.int64(0), 2, 4], 3).ids == model.recommend([0, 2, 4], 3).ids
+        with pytest.raises(RequestError, match="its ids are integers such as 0, 1, 2"):
+            model.recommend(["0"], 3)
+
+    def test_questions_before_fit_are_answered_with_what_to_do(self):
+        with pytest.raises(macrid.MacridError, match="has learned nothing yet; call fit"):
+            self.make().recommend([1], 3)
+
+    def test_no_question_warns_when_all_is_known(self, model):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.recommend(["i-0"], 3)

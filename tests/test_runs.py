@@ -1,0 +1,219 @@
+"""Runs on disk: whole or not at all, refused when damaged, foreign or too new."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import macrid
+from macrid import runs
+from macrid.data.split import HeldOut
+from macrid.errors import RunError
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    model, split = trained
+    runs.save(
+        model, tmp_path / "run", heldout={"validation": split.validation, "test": split.test}, data={"source": "x"}
+    )
+    return tmp_path / "run"
+
+
+def test_a_run_holds_weights_settings_items_and_log_and_nothing_pickled(run, trained):
+    model, _ = trained
+    names = {path.name for path in run.iterdir()}
+    assert names == {"config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors"}
+    config = json.loads((run / "config.json").read_text())
+    assert config["class"] == "MacridVAE"
+    assert config["settings"]["dim"] == 16
+    assert config["version"] == macrid.__version__
+    assert len((run / "log.jsonl").read_text().splitlines()) == len(model.log)
+    table = pq.read_table(run / "items.parquet")
+    assert table.column_names[0] == "id"
+    assert {"title", "category", "popularity"} <= set(table.column_names)
+
+
+def test_a_loaded_run_scores_exactly_as_the_model_did(run, trained):
+    model, split = trained
+    again = macrid.load(run, device="cpu")
+    assert torch.equal(again.scores(split.test.history), model.scores(split.test.history))
+    assert again.log == model.log
+    assert again.training == model.training
+    assert again.table.equals(model.table)
+
+
+def test_held_out_users_come_back_with_the_run(run, trained):
+    _, split = trained
+    for name in ("validation", "test"):
+        group: HeldOut = runs.read_heldout(run, name)
+        for side in ("history", "target"):
+            assert (getattr(group, side) != getattr(getattr(split, name), side)).nnz == 0
+
+
+def test_a_run_without_held_out_users_says_so(trained, tmp_path):
+    trained[0].save(tmp_path / "bare")
+    with pytest.raises(RunError, match="keeps no held-out users"):
+        runs.read_heldout(tmp_path / "bare", "test")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "items.parquet", "config.json", "heldout.safetensors"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "garbage"])
+def test_a_damaged_file_is_named(run, name, damage):
+    file = run / name
+    content = file.read_bytes()
+    file.unlink()
+    if damage != "missing":
+        file.write_bytes({"empty": b"", "truncated": content[: len(content) // 2], "garbage": os.urandom(64)}[damage])
+
+    def use():
+        runs.read_heldout(run, "test") if name == "heldout.safetensors" else macrid.load(run)
+
+    with pytest.raises(RunError, match="keeps no held-out" if (name[0], damage) == ("h", "missing") else name):
+        use()
+
+
+def test_weights_that_do_not_fit_the_items_are_refused(run):
+    table = pq.read_table(run / "items.parquet")
+    pq.write_table(table.slice(0, 50), run / "items.parquet")
+    with pytest.raises(RunError, match="its files do not fit together"):
+        macrid.load(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format": 99, "version": "7.0"}, "made by macrid 7.0 in format 99, this is macrid .* upgrade"),
+        ({"class": "Oracle9000"}, "no model 'Oracle9000'"),
+        ({"settings": {"concepts": -1}}, "concepts is -1"),
+        ({"settings": {"colour": "red"}}, "no setting 'colour'"),
+        ({"format": "one"}, "not a run of macrid"),
+    ],
+)
+def test_a_config_of_another_kind_is_refused(run, change, told):
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(RunError, match=told):
+        macrid.load(run)
+
+
+def test_a_foreign_folder_a_missing_one_and_an_unfinished_training_are_told_apart(tmp_path):
+    with pytest.raises(RunError, match="no such run"):
+        macrid.load(tmp_path / "nowhere")
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    with pytest.raises(RunError, match="not a run, it has no config"):
+        macrid.load(tmp_path)
+    (tmp_path / "half" / "training").mkdir(parents=True)
+    with pytest.raises(RunError, match="training has not ended, go on with .* --resume"):
+        macrid.load(tmp_path / "half")
+    (tmp_path / "config.json").write_text("[1, 2]")
+    with pytest.raises(RunError, match="not a run of macrid"):
+        macrid.load(tmp_path)
+
+
+def test_a_folder_that_is_not_empty_is_refused_unless_told(run, trained, tmp_path):
+    model, _ = trained
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(
+        RunError, match="is not empty; choose another folder, or replace what is there with"
+    ):
+        model.save(tmp_path / "mine")
+    with pytest.raises(RunError, match="is not empty"):
+        model.save(run)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match="is a file"):
+        model.save(tmp_path / "file", overwrite=True)
+    model.save(run, overwrite=True)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+def snapshot(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+SAVE_WITH_LIMIT = """
+import resource, sys, macrid, signal
+from macrid.errors import RunError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+model = macrid.load(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+try:
+    model.save(sys.argv[2], overwrite=True)
+except RunError as error:
+    print(error); sys.exit(7)
+"""
+
+
+def test_a_save_that_runs_out_of_room_leaves_the_old_run_and_no_litter(run, tmp_path):
+    target = tmp_path / "old"
+    shutil.copytree(run, target)
+    before = snapshot(target)
+    done = subprocess.run(
+        [sys.executable, "-c", SAVE_WITH_LIMIT, run, target], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 7, done.stderr
+    assert "cannot be written" in done.stdout
+    assert "what was there before is untouched" in done.stdout
+    assert snapshot(target) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "old"}
+
+
+KILL_DURING_SAVE = """
+import os, signal, sys, macrid
+from macrid import files
+model = macrid.load(sys.argv[1])
+count, stop_at = 0, int(sys.argv[3])
+original = files.os.fsync
+def fsync(descriptor):
+    global count
+    count += 1
+    if count == stop_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    original(descriptor)
+files.os.fsync = fsync
+model.save(sys.argv[2], overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 6])
+def test_a_kill_during_save_leaves_the_old_or_the_new_run_whole(run, tmp_path, stop_at):
+    target = tmp_path / "old"
+    shutil.copytree(run, target)
+    command = [sys.executable, "-c", KILL_DURING_SAVE, str(run), str(target), str(stop_at)]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert macrid.load(target).items == macrid.load(run).items
+
+
+def test_a_kill_between_the_two_renames_is_undone_by_the_next_look(run, tmp_path):
+    run.rename(tmp_path / ".run.previous")
+    assert len(macrid.load(run).items) == 160
+
+
+def test_saving_twice_to_the_same_place_keeps_only_the_newer(trained, tmp_path):
+    model, _ = trained
+    model.save(tmp_path / "r")
+    model.save(tmp_path / "r", overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_integer_and_string_ids_survive(tmp_path):
+    for ids in ([5, 3, 9, 1], ["a", "b b", "ü", "007"]):
+        from macrid.data.ids import Ids
+        from macrid.data.interactions import Interactions
+
+        rows, columns = np.nonzero(np.ones((6, 4)) - np.eye(6, 4))
+        data = Interactions.from_pairs(rows, columns, Ids.range(6), Ids(ids))
+        model = macrid.MacridVAE(concepts=1, dim=2).fit(data, epochs=1)
+        model.save(tmp_path / "r", overwrite=True)
+        again = macrid.load(tmp_path / "r")
+        assert list(again.items) == ids
+        assert again.recommend(ids[:2], 2).items == model.recommend(ids[:2], 2).items

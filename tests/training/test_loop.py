@@ -1,0 +1,246 @@
+"""Training: repeatable, stops in time, keeps the best, survives a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import pytest
+import torch
+
+import macrid
+from macrid.config import TrainingSettings
+from macrid.errors import CollapseWarning, DataError, RunError, SettingsError, TrainingError
+from macrid.training import checkpoint as checkpoints
+from macrid.training import loop
+
+
+def small(**settings):
+    return macrid.MacridVAE(concepts=3, dim=8, **settings)
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state().items()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def fit(model, split, **training):
+    return model.fit(split.train, validation=split.validation, **{"epochs": 4, "batch_size": 60, **training})
+
+
+def test_the_same_seed_gives_the_same_model_to_the_last_bit(shop_split):
+    first, second, other = (fit(small(), shop_split, seed=seed) for seed in (5, 5, 6))
+    assert same(weights(first), weights(second))
+    assert not same(weights(first), weights(other))
+
+
+def test_the_best_weights_are_kept_not_the_last(shop_split):
+    model = fit(small(), shop_split, epochs=25, learning_rate=0.1, patience=25)
+    scores = [record.ndcg for record in model.log]
+    assert max(scores) > scores[-1], "the test needs a training that gets worse again"
+    assert macrid.evaluate(model, shop_split.validation)["ndcg@100"].mean == pytest.approx(max(scores))
+    assert [r.epoch for r in model.log if r.best][-1] == scores.index(max(scores)) + 1
+
+
+def test_training_stops_when_validation_no_longer_improves(shop_split):
+    model = fit(small(), shop_split, epochs=100, learning_rate=0.2, patience=3)
+    best = max(range(len(model.log)), key=lambda i: model.log[i].ndcg)
+    assert len(model.log) == best + 1 + 3
+
+
+def test_loss_falls_and_scores_rise(shop_split):
+    model = fit(small(), shop_split, epochs=10)
+    assert model.log[-1].loss < model.log[0].loss
+    assert model.log[-1].ndcg > model.log[0].ndcg
+
+
+def test_without_validation_all_epochs_run_and_the_last_weights_stay(shop_split):
+    model = small().fit(shop_split.train, epochs=3)
+    assert len(model.log) == 3
+    assert all(record.ndcg is None for record in model.log)
+
+
+def test_beta_grows_over_its_warm_up(shop_split):
+    seen = []
+    model = small(beta=8.0)
+    build = model._build
+
+    def spy(items):
+        network = build(items)
+        original = network.loss
+        network.loss = lambda histories, noise, beta: (seen.append(beta), original(histories, noise, beta))[1]
+        return network
+
+    model._build = spy
+    fit(model, shop_split, epochs=5, beta_warmup=4, batch_size=400)
+    assert seen == [2.0, 4.0, 6.0, 8.0, 8.0]
+
+
+def test_l2_makes_parameters_smaller(shop_split):
+    plain, held = (fit(small(), shop_split, l2=l2, epochs=8) for l2 in (0.0, 1.0))
+    assert held.network.context_vectors.norm() < plain.network.context_vectors.norm()
+
+
+def test_batches_follow_the_number_of_users_unless_told():
+    assert TrainingSettings().users_per_step(5034) == 500
+    assert TrainingSettings().users_per_step(503) == 101
+    assert TrainingSettings(batch_size=32).users_per_step(503) == 32
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"learning_rate": 0}, "learning_rate is 0; it must be above 0"), ({"epochs": 0}, "epochs is 0"),
+     ({"device": "tpu9"}, "device is 'tpu9'"), ({"device": "cuda:99"}, "GPUs; give auto or cpu"),
+     ({"speed": 1}, "no setting 'speed'")],
+)  # fmt: skip
+def test_a_bad_training_setting_is_named(shop_split, settings, told):
+    with pytest.raises(SettingsError, match=told):
+        fit(small(), shop_split, **settings)
+
+
+def test_validation_over_other_items_is_refused(shop_split):
+    with pytest.raises(DataError, match="take both from one split"):
+        small().fit(shop_split.train.matrix[:, :50], validation=shop_split.validation)
+
+
+def test_nan_stops_training_names_the_step_and_keeps_the_best_weights(shop_split):
+    model, kept = small(), []
+
+    def poison(record):
+        if record.epoch == 2:
+            kept.append(weights(model))
+            with torch.no_grad():
+                model.network.context_vectors[0] = float("nan")
+
+    with pytest.raises(
+        TrainingError, match=r"the loss became nan in epoch 3, step 1 of 5 \(step 11 in all\); the weights"
+    ):
+        fit(model, shop_split, on_epoch=poison)
+    assert same(weights(model), kept[0])
+    assert len(model.recommend([shop_split.items[0]], 3)) == 3
+
+
+def test_a_divergence_in_the_first_epoch_says_that_nothing_was_finished(shop_split):
+    with pytest.raises(
+        TrainingError, match=r"in epoch 1, step .* no epoch had been finished\. Try a smaller learning rate"
+    ):
+        fit(small(), shop_split, learning_rate=1e30)
+
+
+class Collapsed(macrid.MacridVAE):
+    """All prototypes but one point away from every item."""
+
+    def _start(self, matrix, seed):
+        super()._start(matrix, seed)
+        with torch.no_grad():
+            self.network.item_vectors.abs_()
+            self.network.prototypes.copy_(-torch.ones_like(self.network.prototypes))
+            self.network.prototypes[0] = 1
+
+
+def test_a_collapse_warns_with_a_remedy(shop_split):
+    with pytest.warns(CollapseWarning, match=r"only 1\.0 of 6 concepts are in effective use; try similarity='cosine'"):
+        Collapsed(concepts=6, dim=8).fit(shop_split.train, epochs=1)
+
+
+def test_concepts_in_use_do_not_warn(shop_split):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(small(), shop_split, epochs=1)
+
+
+def test_steps_and_epochs_are_reported(shop_split):
+    steps, epochs = [], []
+    fit(small(), shop_split, epochs=2, on_step=lambda done, total: steps.append((done, total)), on_epoch=epochs.append)
+    assert steps == [(i, 5) for i in range(1, 6)] * 2
+    assert "epoch   2  loss" in str(epochs[1])
+    assert "validation NDCG@100" in str(epochs[1])
+
+
+SCRIPT = """
+import sys, time, macrid
+from macrid.data.shop import generate
+from macrid.training import loop
+loop.CHECKPOINT_SECONDS = 0
+split = generate(users=400, items=160, seed=3).split(heldout=50)
+folder, resume, slow = sys.argv[1], sys.argv[2] == "resume", sys.argv[2] == "slow"
+def tell(record):
+    print(record.epoch, flush=True)
+    if slow: time.sleep(0.2)
+model = macrid.MacridVAE(concepts=3, dim=8)
+settings = dict(epochs=12, batch_size=60, checkpoint=folder, resume=resume, on_epoch=tell)
+model.fit(split.train, validation=split.validation, **settings)
+model.save(folder + "/../run")
+"""
+
+
+def test_a_killed_training_resumes_to_the_result_of_an_uninterrupted_one(tmp_path):
+    def run(name, mode):
+        (tmp_path / name).mkdir(exist_ok=True)
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / name / "training"), mode]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    whole = run("whole", "plain")
+    whole.communicate(timeout=120)
+    assert whole.returncode == 0
+    killed = run("killed", "slow")
+    seen = [int(killed.stdout.readline()) for _ in range(5)]
+    time.sleep(0.1)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate(timeout=30)
+    assert not (tmp_path / "killed" / "run").exists()
+    resumed = run("killed", "resume")
+    epochs = [int(line) for line in resumed.communicate(timeout=120)[0].split()]
+    assert resumed.returncode == 0
+    assert epochs[0] in (seen[-1], seen[-1] + 1), "it must go on, not start again"
+    first, second = (macrid.load(tmp_path / name / "run") for name in ("whole", "killed"))
+    assert same(weights(first), weights(second))
+    timeless = [[{**vars(r), "seconds": 0} for r in model.log] for model in (first, second)]
+    assert timeless[0] == timeless[1]
+
+
+def test_resuming_what_has_ended_changes_nothing(shop_split, tmp_path):
+    first = fit(small(), shop_split, checkpoint=tmp_path)
+    again = fit(small(), shop_split, checkpoint=tmp_path, resume=True)
+    assert same(weights(first), weights(again))
+    assert [r.epoch for r in again.log] == [1, 2, 3, 4]
+
+
+def test_more_epochs_can_be_added_by_resuming(shop_split, tmp_path):
+    whole = fit(small(), shop_split, epochs=6)
+    fit(small(), shop_split, epochs=3, checkpoint=tmp_path)
+    assert same(weights(whole), weights(fit(small(), shop_split, epochs=6, checkpoint=tmp_path, resume=True)))
+
+
+def test_a_checkpoint_of_other_settings_or_data_is_refused_and_named(shop_split, tmp_path):
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
+    with pytest.raises(RunError, match=r"differs in beta \(was 1\.0, now 3\.0\), seed \(was 0, now 9\)"):
+        fit(small(beta=3.0), shop_split, checkpoint=tmp_path, resume=True, seed=9)
+    with pytest.raises(RunError, match="differs in the interactions"):
+        small().fit(shop_split.validation.history, checkpoint=tmp_path, resume=True, batch_size=60)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
+def test_a_damaged_checkpoint_is_refused(shop_split, tmp_path, damage):
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
+    file = tmp_path / checkpoints.FILE
+    file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
+    with pytest.raises(RunError, match="not a readable checkpoint"):
+        fit(small(), shop_split, checkpoint=tmp_path, resume=True)
+
+
+def test_the_random_numbers_of_an_epoch_depend_on_seed_and_epoch_only():
+    seeds = {loop._epoch_seed(seed, epoch) for seed in range(20) for epoch in range(20)}
+    assert len(seeds) == 400
+    assert loop._epoch_seed(3, 4) == loop._epoch_seed(3, 4)
+
+
+def test_epochs_are_json(shop_split):
+    model = fit(small(), shop_split, epochs=1)
+    assert json.loads(json.dumps(vars(model.log[0])))["epoch"] == 1
