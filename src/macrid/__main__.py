@@ -1,0 +1,3 @@
+from macrid.cli import main
+
+main()

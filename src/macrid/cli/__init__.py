@@ -1,0 +1,62 @@
+"""The command line: one file per command. Only this package prints, parses arguments and chooses paths."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from macrid.cli import data, demo, doctor, evaluate, recommend, similar, train
+from macrid.cli.common import error_console, show_warnings
+from macrid.errors import MacridError
+
+app = typer.Typer(
+    name="macrid",
+    help="Recommendations that come apart into concepts and dimensions a person can name and move.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo.demo)
+app.add_typer(data.app, name="data")
+app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(recommend.recommend)
+app.command()(similar.similar)
+app.command()(doctor.doctor)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from macrid.version import __version__
+
+        typer.echo(f"macrid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show it and exit."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit code 1."""
+    show_warnings()
+    try:
+        app(prog_name="macrid")
+    except MacridError as error:
+        error_console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        error_console.print("interrupted")
+        sys.exit(130)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

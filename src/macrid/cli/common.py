@@ -1,0 +1,132 @@
+"""What the commands share: consoles, where data comes from, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from macrid.config import Settings
+from macrid.errors import DataError
+
+if TYPE_CHECKING:
+    from macrid.data.ids import Ids
+    from macrid.data.split import Split
+    from macrid.models.base import ScoredItem
+
+console = Console(highlight=False)  # results
+error_console = Console(stderr=True, highlight=False)  # everything else
+
+
+def show_warnings() -> None:
+    """Warnings as one line on standard error."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        error_console.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+
+    warnings.showwarning = show
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def setting(settings: type[Settings], name: str, *flags: str) -> Any:
+    """A command-line option for a field of some settings, with its documentation; None means the field's default."""
+    field = settings.model_fields[name]
+    text = str(field.description) if field.default is None else f"{field.description} Default: {field.default}."
+    return typer.Option(None, *flags, help=escape(text), show_default=False)
+
+
+def given(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:
+    """Those options that were given and belong to these settings."""
+    return {name: options[name] for name in settings.model_fields if options.get(name) is not None}
+
+
+def load_split(source: str) -> tuple[Split, dict[str, Any]]:
+    """A prepared folder, or a catalogue name; with what a run should remember of where it came from."""
+    from macrid.data import catalog, store
+
+    path = Path(source)
+    if (path / "about.json").is_file() or (path.is_dir() and source not in catalog.names()):
+        with working(f"opening {source}"):
+            return store.read(path), {"source": "folder", "path": os.path.abspath(path)}
+    if source in catalog.names():
+        with download_progress() as progress, working(f"reading {source}"):
+            return catalog.load(source, progress=progress), {"source": "catalogue", "name": source}
+    if path.is_file():
+        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
+    raise DataError(
+        f"{source}: neither a prepared folder nor a name of the catalogue; the names are {', '.join(catalog.names())}"
+    )
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A spinner on standard error while something takes its time."""
+    with error_console.status(f"{what} …"):
+        yield
+
+
+@contextmanager
+def download_progress() -> Iterator[Any]:
+    """A callback (bytes done, bytes in all or None) that shows a bar from its first call on."""
+    columns = (TextColumn("downloading"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=error_console)
+    task = bar.add_task("", total=None)
+
+    def show(done: int, total: int | None) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+def step_progress() -> Progress:
+    """A bar with a word about what is going on beside it."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=max(6, min(24, error_console.width - 76))),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+        console=error_console,
+    )
+
+
+def items_table(items: Sequence[ScoredItem], score: str) -> Table:
+    """Items, best first, as a table for people."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("item", no_wrap=True)
+    if any(item.title is not None for item in items):
+        table.add_column("title")
+    table.add_column(score, justify="right")
+    table.add_column("concept", justify="right")
+    for rank, item in enumerate(items, start=1):
+        title = [escape(item.title or "")] if any(other.title is not None for other in items) else []
+        concept = "" if item.concept is None else str(item.concept)
+        table.add_row(str(rank), escape(str(item.id)), *title, f"{item.score:.3f}", concept)
+    return table
+
+
+def parse_ids(texts: Sequence[str], ids: Ids) -> list[Any]:
+    """Ids from the command line: separated by commas, repeated options joined."""
+    found: list[Any] = []
+    for text in texts:
+        whole = ids.parse(text.strip())
+        parts = [text] if whole in ids else text.split(",")  # an id may itself hold a comma
+        found += [ids.parse(part.strip()) for part in parts if part.strip()]
+    return found

@@ -1,0 +1,123 @@
+"""macrid data: what there is, and preparing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table
+
+from macrid.cli.common import console, download_progress, error_console, print_json, working
+
+if TYPE_CHECKING:
+    from macrid.data.split import Split
+
+app = typer.Typer(help="List data sets, and prepare them for training.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(json: bool = typer.Option(False, "--json", help="JSON on standard output.")) -> None:
+    """List the data sets of the catalogue and say which are at hand.
+
+    Example: macrid data list
+    """
+    from macrid.data import catalog
+
+    rows = []
+    for name in catalog.names():
+        entry = catalog.entry(name)
+        rows.append((entry, catalog.status(entry)))
+    if json:
+        print_json([
+            {"name": entry.name, "what": entry.what, "status": status, "expected": _expected(entry)}
+            for entry, status in rows
+        ])  # fmt: skip
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("name", "status", "users", "items", "interactions"):
+        table.add_column(column, justify="left" if column in ("name", "status") else "right", no_wrap=True)
+    table.add_column("what")
+    for entry, status in rows:
+        counts = _expected(entry) or {}
+        told = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
+        table.add_row(entry.name, status, *told, entry.what)
+    console.print(table)
+
+
+@app.command()
+def prepare(
+    source: str = typer.Argument(help="A name of the catalogue, or a file of events (CSV, TSV, Parquet, '::')."),
+    out: Path = typer.Option(..., "--out", "-o", help="The folder to write."),
+    user_col: str | None = typer.Option(None, help="Column of the user; guessed if not given."),
+    item_col: str | None = typer.Option(None, help="Column of the item; guessed if not given."),
+    rating_col: str | None = typer.Option(None, help="Column of the rating; guessed if not given."),
+    min_rating: float | None = typer.Option(None, help="Keep ratings at or above it; without it every row counts."),
+    min_items: int = typer.Option(5, help="Keep users with at least so many items."),
+    heldout: float = typer.Option(0.1, help="Users for validation, and again for test; below 1, a share of all."),
+    seed: int = typer.Option(98765, help="Seed of the split."),
+    items: Path | None = typer.Option(None, help="A table with one row an item: id, title, attributes."),
+    overwrite: bool = typer.Option(False, help="Replace a folder that is not empty."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Read events, split them by held-out users, and write a folder that training opens at once.
+
+    Example: macrid data prepare events.parquet --min-rating 4 --heldout 500 --items items.csv --out shop/
+    """
+    from macrid.data import catalog, store
+    from macrid.data.interactions import Interactions
+
+    if source in catalog.names() and not Path(source).is_file():
+        with download_progress() as progress, working(f"reading {source}"):
+            split = catalog.load(source, progress=progress)
+        recipe: dict[str, object] = {"catalogue": source}
+    else:
+        with working(f"reading {source}"):
+            data = Interactions.read(
+                source,
+                user=_column(user_col),
+                item=_column(item_col),
+                rating=_column(rating_col),
+                min_rating=min_rating,
+                min_items=min_items,
+                items=items,
+            )
+        error_console.print(str(data.report))
+        with working("splitting"):
+            split = data.split(heldout if heldout < 1 else _whole(heldout), seed)
+        recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
+    with working(f"writing {out}"):
+        store.write(split, out, overwrite=overwrite, about=recipe)
+    counts = _counts(split)
+    if json:
+        print_json({"out": str(out), **counts})
+        return
+    console.print(
+        f"{out}: {counts['users']:,} users, {counts['items']:,} items, {counts['interactions']:,} interactions;"
+        f" {counts['heldout']:,} users held out for validation and as many for test"
+    )
+    console.print(f"next: macrid train {out} --out RUN")
+
+
+def _counts(split: Split) -> dict[str, int]:
+    parts = [split.train.matrix, *(m for group in (split.validation, split.test) for m in (group.history, group.target))]
+    return {
+        "users": len(split.train.users) + len(split.validation.users) + len(split.test.users),
+        "items": len(split.items),
+        "interactions": sum(int(matrix.nnz) for matrix in parts),
+        "heldout": len(split.test.users),
+    }
+
+
+def _column(name: str | None) -> str | int | None:
+    """A number is a column of a file without a header, counted from 0."""
+    return int(name) if name is not None and name.isdigit() else name
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number == int(number) else number
+
+
+def _expected(entry: object) -> dict[str, int] | None:
+    counts = getattr(entry, "expected", None)
+    return None if counts is None else {key: getattr(counts, key) for key in ("users", "items", "interactions")}

@@ -1,0 +1,106 @@
+"""macrid demo: the whole path on the built-in shop, on any machine, without a download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from macrid.cli.common import console, error_console, items_table, print_json, working
+from macrid.cli.train import print_report, train_run
+
+if TYPE_CHECKING:
+    from macrid.data.shop import Shop
+    from macrid.data.split import Split
+    from macrid.models.macridvae import MacridVAE
+
+ORIGIN = {"source": "catalogue", "name": "shop"}
+
+
+def demo(
+    out: Path = typer.Option(
+        Path("demo-run"), "--out", "-o", help="The run to write; an earlier demo there is replaced."
+    ),
+    no_serve: bool = typer.Option(False, "--no-serve", help="Stop after training and scoring."),
+    seed: int = typer.Option(0, help="Seed of the shop and of the training."),
+    overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Train on the built-in shop, score it against the best possible, and show what it learned.
+
+    Example: macrid demo --out demo-run
+    """
+    from macrid.data.shop import generate
+    from macrid.evaluation.disentanglement import nmi
+    from macrid.models.macridvae import MacridVAE
+    from macrid.runs import check_free
+
+    check_free(out, overwrite or _is_demo(out))
+    with working("building the shop"):
+        shop = generate(seed=seed)
+        split = shop.split()
+    error_console.print(
+        f"the shop: {len(shop.interactions.users):,} users, {len(shop.interactions.items):,} items of"
+        f" {len(shop.category_names)} categories, {len(shop.interactions):,} interactions"
+    )
+    model = MacridVAE(concepts=len(shop.category_names))
+    report = train_run(model, split, out, ORIGIN, {"seed": seed})
+    categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
+    report["oracle"] = {"ndcg@100": float(shop.oracle(split.test, 100))}
+    report["nmi"] = nmi(model.concepts_of_items(), categories)
+    if json:
+        print_json({"run": str(out), **report})
+        return
+    print_report(report)
+    reached = report["test"]["metrics"]["ndcg@100"]["mean"] / report["oracle"]["ndcg@100"]
+    oracle = report["oracle"]["ndcg@100"]
+    console.print(f"the best any model could reach here is NDCG@100 {oracle:.4f}; this one reaches {reached:.0%} of it")
+    console.print(
+        f"\n[bold]concepts against the shop's categories[/], never shown in training (NMI {report['nmi']:.2f})"
+    )
+    console.print(_crossing(model, categories))
+    _show_a_user(model, split, shop)
+    console.print(f"\n{out}: ready; next: macrid recommend {out} --history {','.join(map(str, model.items[:3]))}")
+
+
+def _is_demo(out: Path) -> bool:
+    """Whether there is nothing in the folder but an earlier demo, which can be made again at any time."""
+    from macrid.errors import RunError
+    from macrid.runs import TRAINING, read_config
+
+    if (out / TRAINING).is_dir() and not (out / "config.json").exists():
+        return False
+    try:
+        return read_config(out).get("data") == ORIGIN
+    except RunError:
+        return False
+
+
+def _crossing(model: MacridVAE, categories: Any) -> Table:
+    """Concepts in rows, categories in columns, items counted."""
+    import numpy as np
+
+    concept_of = model.concepts_of_items()
+    names = sorted(set(categories))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("concept")
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for concept in range(model.settings.concepts):
+        counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
+        cells = [f"[bold]{c}[/]" if c == max(counts) and c else f"[dim]{c or '·'}[/]" for c in counts]
+        table.add_row(str(concept), *cells)
+    return table
+
+
+def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
+    """One held-out user: the history by concept, and what is recommended."""
+    matrix = split.test.history
+    history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
+    confidence = model.encode(history).confidence
+    share = ", ".join(f"concept {k} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3])
+    console.print(f"\n[bold]a test user[/] with {len(history)} items ({share}) is recommended")
+    console.print(items_table(model.recommend(history, 8), "log p"))

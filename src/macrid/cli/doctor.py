@@ -1,0 +1,82 @@
+"""macrid doctor: what this machine has, and what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from macrid.cli.common import console, print_json
+from macrid.version import __version__
+
+PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "typer", "rich")
+
+
+def doctor(json: bool = typer.Option(False, "--json", help="JSON on standard output.")) -> None:
+    """Check the installation: versions, devices, memory, data folders.
+
+    Example: macrid doctor
+    """
+    checks = _checks()
+    if json:
+        print_json({name: {"ok": ok, "found": found} for name, ok, found in checks})
+    else:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name, ok, found in checks:
+            table.add_row("[green]ok[/]" if ok else "[red]no[/]", name, found)
+        console.print(table)
+    if not all(ok for _, ok, _ in checks):
+        raise typer.Exit(1)
+
+
+def _checks() -> list[tuple[str, bool, str]]:
+    checks: list[tuple[str, bool, str]] = [
+        ("macrid", True, __version__),
+        ("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.platform()}"),
+    ]
+    for package in PACKAGES:
+        try:
+            checks.append((package, True, version(package)))
+        except PackageNotFoundError:
+            checks.append((package, False, f"missing; pip install {package}"))
+    checks.append(_compute())
+    checks += _folders()
+    return checks
+
+
+def _compute() -> tuple[str, bool, str]:
+    try:
+        import torch
+
+        threads = f"{torch.get_num_threads()} CPU threads"
+        if not torch.cuda.is_available():
+            return "device", True, f"cpu ({threads}); no GPU was found, training works without one"
+        properties: Any = torch.cuda.get_device_properties(0)
+        return "device", True, f"cuda: {properties.name}, {properties.total_memory / 2**30:.0f} GiB; {threads}"
+    except (ImportError, RuntimeError, OSError) as error:
+        return "device", False, f"torch does not work: {error}"
+
+
+def _folders() -> list[tuple[str, bool, str]]:
+    from macrid.data import catalog
+
+    own = os.environ.get("MACRID_DATA")
+    checks = [
+        ("MACRID_DATA", own is None or os.path.isdir(own), f"{own or 'not set'}"
+         + ("" if own is None or os.path.isdir(own) else ": no such folder")),
+        ("cache", _writable(str(catalog.cache_folder())), str(catalog.cache_folder())),
+    ]  # fmt: skip
+    at_hand = [name for name in catalog.names() if catalog.status(catalog.entry(name)) in ("at hand", "built in")]
+    return [*checks, ("data at hand", True, ", ".join(at_hand) or "none; macrid data list")]
+
+
+def _writable(folder: str) -> bool:
+    """Whether a folder is or can be made here."""
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK)

@@ -1,0 +1,59 @@
+"""macrid evaluate: scores of a run on held-out users."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from macrid.cli.common import console, print_json, working
+
+
+class Which(StrEnum):
+    test = "test"
+    validation = "validation"
+
+
+def evaluate(
+    run: Path = typer.Argument(help="A run."),
+    split: Which = typer.Option(Which.test, help="Which held-out users."),
+    data: str | None = typer.Option(None, help="Another prepared folder or catalogue name over the same items."),
+    metric: list[str] = typer.Option(
+        [], help="ndcg@K or recall@K, any K; may be repeated. Default: the paper's three."
+    ),
+    count_empty: bool = typer.Option(
+        False,
+        help="Count users with nothing to predict as zero, as the authors' code does, instead of leaving them out.",
+    ),
+    device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Fold in held-out users and score the ranking of all other items.
+
+    Example: macrid evaluate runs/ml-1m --split test --metric ndcg@10
+    """
+    from macrid.cli.common import load_split
+    from macrid.errors import DataError
+    from macrid.evaluation import ranking
+    from macrid.runs import load, read_heldout
+
+    with working("scoring"):
+        model = load(run, device)
+        if data is None:
+            heldout = read_heldout(run, split.value)
+        else:
+            other, _ = load_split(data)
+            if other.items != model.items:
+                raise DataError(f"{data}: its items are not those of {run}; give the data the run was trained on")
+            heldout = getattr(other, split.value)
+        result = ranking.evaluate(
+            model,
+            heldout,
+            tuple(metric) or ranking.PAPER_METRICS,
+            nothing_to_predict="zero" if count_empty else "skip",
+        )
+    if json:
+        print_json({"split": split.value, **result.as_json()})
+    else:
+        console.print(str(result))

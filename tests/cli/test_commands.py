@@ -1,0 +1,311 @@
+"""The commands as a person or a program uses them: exit codes, JSON, messages."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+import macrid
+from macrid import cli, runs
+from macrid.data import store
+
+
+@pytest.fixture
+def invoke(capsys, monkeypatch):
+    """Run a command in this process: (exit code, standard output, standard error)."""
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["macrid", *map(str, args)])
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
+            warnings.simplefilter("default")
+            cli.main()
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    monkeypatch.setenv("COLUMNS", "200")
+    return run
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    model, split = trained
+    runs.save(model, tmp_path / "run", heldout={"validation": split.validation, "test": split.test})
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def prepared(shop_split, tmp_path):
+    store.write(shop_split, tmp_path / "prepared")
+    return tmp_path / "prepared"
+
+
+@pytest.fixture
+def events(tmp_path):
+    random = np.random.default_rng(0)
+    rows = [(f"u{u}", f"i{i}", random.integers(1, 6)) for u in range(60) for i in random.choice(40, 12, replace=False)]
+    frame = pl.DataFrame(rows, schema=["userId", "itemId", "rating"], orient="row")
+    frame.write_csv(tmp_path / "events.csv")
+    pl.DataFrame({"itemId": [f"i{i}" for i in range(40)], "name": [f"Item <{i}>" for i in range(40)]}).write_csv(
+        tmp_path / "items.csv"
+    )
+    return tmp_path / "events.csv"
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["data"], ["data", "list"], ["data", "prepare"], ["demo"], ["train"], ["evaluate"], ["recommend"],
+                ["similar"], ["doctor"]],
+)  # fmt: skip
+def test_every_command_has_help_and_those_that_act_an_example(invoke, command):
+    code, out, _ = invoke(*command, "--help")
+    assert code == 0
+    assert "Usage: macrid" in out
+    if command not in ([], ["data"]):
+        assert "Example: macrid" in out
+
+
+def test_version_is_told(invoke):
+    assert invoke("--version")[:2] == (0, f"macrid {macrid.__version__}\n")
+
+
+def test_wrong_usage_exits_with_2(invoke, run):
+    assert invoke("train")[0] == 2
+    assert invoke("nonsense")[0] == 2
+    assert invoke("recommend", run)[0] == 2
+    assert invoke("recommend", run, "--history", "a", "--input", "x.parquet", "--output", "y.parquet")[0] == 2
+    assert invoke("recommend", run, "--input", "x.parquet")[0] == 2
+    assert invoke("evaluate", run, "--split", "train")[0] == 2
+
+
+def test_our_errors_are_one_line_on_standard_error_and_exit_1(invoke, tmp_path):
+    code, out, err = invoke("evaluate", tmp_path / "nowhere", "--json")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "no such run" in err
+    assert "Traceback" not in err
+
+
+def test_a_file_becomes_a_run_that_recommends(invoke, events, tmp_path):
+    code, out, err = invoke(
+        "data", "prepare", events, "--out", tmp_path / "data", "--heldout", 8, "--min-rating", 2, "--items",
+        tmp_path / "items.csv",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "guessed user = 'userId', item = 'itemId', rating = 'rating'" in err
+    assert "60 users" in out
+    code, out, err = invoke(
+        "train", tmp_path / "data", "--out", tmp_path / "run", "--concepts", 2, "--dim", 8, "--epochs", 3, "--json"
+    )
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["training"]["epochs"] == 3
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test"] == report["test"]
+    code, out, _ = invoke("evaluate", tmp_path / "run", "--json")
+    assert code == 0
+    assert json.loads(out)["metrics"] == report["test"]["metrics"]
+    code, out, err = invoke("recommend", tmp_path / "run", "--history", "i1,i2,zz", "-n", 3, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["unknown"] == ["zz"]
+    assert "'zz' is not in the catalogue" in err
+    assert [set(item) for item in answer["items"]] == [{"id", "title", "score", "concept"}] * 3
+    assert answer["items"][0]["title"] == f"Item <{answer['items'][0]['id'][1:]}>"
+    code, out, _ = invoke("recommend", tmp_path / "run", "--history", "i1", "-n", 3)
+    assert "Item <" in out
+
+
+def test_a_catalogue_name_can_be_prepared(invoke, tmp_path):
+    code, _, err = invoke("data", "prepare", "shop", "--out", tmp_path / "shop", "--json")
+    assert code == 0, err
+    assert len(store.read(tmp_path / "shop").items) > 500
+
+
+def test_data_list_names_every_data_set(invoke):
+    from macrid.data import catalog
+
+    code, out, _ = invoke("data", "list", "--json")
+    assert code == 0
+    assert [entry["name"] for entry in json.loads(out)] == catalog.names()
+    assert "ml-1m-ge3" in invoke("data", "list")[1]
+
+
+@pytest.mark.parametrize("source", ["ml-2m", "events.csv"])
+def test_training_on_something_else_says_what_to_give(invoke, tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events.csv").write_text("user,item\n")
+    code, _, err = invoke("train", source, "--out", "run")
+    assert code == 1
+    told = {"ml-2m": "neither a prepared folder nor a name", "events.csv": "prepare it first: `macrid data prepare"}
+    assert told[source] in err
+
+
+def test_evaluate_prints_the_documented_json(invoke, run, trained):
+    model, split = trained
+    code, out, _ = invoke("evaluate", run, "--split", "validation", "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert (answer["split"], answer["users"], answer["skipped"]) == ("validation", 50, 0)
+    truth = macrid.evaluate(model, split.validation)
+    assert answer["metrics"]["ndcg@100"] == pytest.approx({"mean": truth["ndcg@100"].mean, "se": truth["ndcg@100"].se})
+    assert list(answer["metrics"]) == ["ndcg@100", "recall@20", "recall@50"]
+    assert list(json.loads(invoke("evaluate", run, "--metric", "ndcg@7", "--json")[1])["metrics"]) == ["ndcg@7"]
+    assert "NDCG@100" in invoke("evaluate", run)[1]
+
+
+def test_evaluate_on_other_data_needs_the_same_items(invoke, run, prepared, tmp_path, shop):
+    own = json.loads(invoke("evaluate", run, "--json")[1])
+    assert json.loads(invoke("evaluate", run, "--data", prepared, "--json")[1]) == own
+    store.write(shop.split(heldout=50, seed=1), tmp_path / "other")
+    code, _, err = invoke("evaluate", run, "--data", tmp_path / "other")
+    if code:
+        assert "its items are not those of" in err
+
+
+def test_similar_prints_the_documented_json(invoke, run, trained):
+    item = trained[0].items[4]
+    code, out, _ = invoke("similar", run, item, "-n", 3, "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["item"] == item
+    assert len(answer["items"]) == 3
+    assert invoke("similar", run, item)[0] == 0
+    assert "is not in the catalogue" in invoke("similar", run, "zz")[2]
+
+
+def test_include_and_exclude_reach_the_model(invoke, run, trained):
+    a, b, c = trained[0].items[:3]
+    ids = [item["id"] for item in json.loads(
+        invoke("recommend", run, "--history", a, "--include", f"{b},{c}", "-n", 2, "--json")[1])["items"]]  # fmt: skip
+    assert set(ids) == {b, c}
+    code, _, err = invoke("recommend", run, "--history", a, "--exclude", b, "-n", 159)
+    assert code == 1
+    assert "159 items were asked for, but 158 of 160 are left" in err
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_many_users_go_from_a_table_to_a_parquet(invoke, run, trained, tmp_path, kind):
+    model, split = trained
+    histories = {f"user-{u}": [model.items[i] for i in split.test.history[[u]].indices] for u in range(20)}
+    histories["stranger"] = ["never-seen"]
+    rows = [(user, item) for user, items in histories.items() for item in items]
+    frame = pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row")
+    source = tmp_path / f"users.{kind}"
+    getattr(frame, f"write_{kind}")(source)
+    code, out, err = invoke("recommend", run, "--input", source, "--output", tmp_path / "recs.parquet", "-n", 5, "--json")
+    assert code == 0, err
+    assert json.loads(out) == {
+        "output": str(tmp_path / "recs.parquet"), "users": 20, "left_out": 1, "unknown": 1,
+    }  # fmt: skip
+    assert "'stranger'" in err
+    table = pq.read_table(tmp_path / "recs.parquet").to_pylist()
+    assert len(table) == 100
+    for user in ("user-0", "user-19"):
+        own = [row for row in table if row["user"] == user]
+        alone = model.recommend(histories[user], 5)
+        assert [row["rank"] for row in own] == [1, 2, 3, 4, 5]
+        assert [row["item"] for row in own] == alone.ids
+        assert [row["title"] for row in own] == [item.title for item in alone]
+    code, _, err = invoke("recommend", run, "--input", source, "--output", tmp_path / "recs.parquet")
+    assert code == 1
+    assert "--overwrite" in err
+
+
+def test_a_run_that_is_there_is_not_written_over_unless_told(invoke, run, prepared):
+    before = (run / "model.safetensors").read_bytes()
+    code, _, err = invoke("train", prepared, "--out", run, "--epochs", 1, "--dim", 4)
+    assert code == 1
+    assert "is not empty" in err
+    assert (run / "model.safetensors").read_bytes() == before
+    assert invoke("train", prepared, "--out", run, "--epochs", 1, "--dim", 4, "--overwrite")[0] == 0
+    assert macrid.load(run).settings.dim == 4
+
+
+def test_resuming_a_finished_run_says_that_there_is_nothing_to_do(invoke, run, prepared):
+    code, _, err = invoke("train", prepared, "--out", run, "--resume")
+    assert code == 1
+    assert "training has ended, there is nothing to resume" in err
+
+
+def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
+    for option, told in (("--concepts=0", "concepts is 0"), ("--dropout=1", "dropout is 1.0"), ("--model=svd++", "no model")):
+        code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", option)
+        assert code == 1
+        assert told in err
+    code, _, err = invoke("train", "shop", "--out", tmp_path / "run", "--learning-rate=-1")
+    assert code == 1
+    assert "learning_rate is -1.0" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_divergence_keeps_the_best_weights_as_a_run(invoke, prepared, tmp_path, monkeypatch):
+    import torch
+
+    from macrid.training import loop
+
+    original, epochs = loop._run_epoch, []
+
+    def poisoned(model, *args):
+        epochs.append(1)
+        if len(epochs) == 3:
+            with torch.no_grad():
+                model.network.item_vectors.fill_(float("nan"))
+        return original(model, *args)
+
+    monkeypatch.setattr(loop, "_run_epoch", poisoned)
+    code, _, err = invoke("train", prepared, "--out", tmp_path / "run", "--dim", 8, "--epochs", 5)
+    assert code == 1
+    assert "the loss became nan in epoch 3, step 1" in err
+    assert f"the best weights so far are in {tmp_path / 'run'}" in err
+    assert invoke("evaluate", tmp_path / "run")[0] == 0
+
+
+def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp_path):
+    command = [sys.executable, "-m", "macrid", "train", str(prepared), "--out", str(tmp_path / "run"), "--dim", "8"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [*command, "--epochs", "100000", "--patience", "100000"], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    while "epoch   3" not in process.stderr.readline():
+        pass
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "go on with" in err
+    assert len(macrid.load(tmp_path / "run").log) >= 3
+    done = subprocess.run(
+        [*command, "--epochs", "1", "--patience", "100000", "--resume"], capture_output=True, text=True, env=environment,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / "training").exists()
+    assert (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_doctor_finds_this_machine_well(invoke):
+    code, out, _ = invoke("doctor", "--json")
+    assert code == 0
+    checks = json.loads(out)
+    assert checks["torch"]["ok"]
+    assert "cpu" in checks["device"]["found"] or "cuda" in checks["device"]["found"]
+    assert "python" in invoke("doctor")[1]
+
+
+def test_doctor_finds_a_missing_data_folder(invoke, monkeypatch):
+    monkeypatch.setenv("MACRID_DATA", "/no/such/folder")
+    code, out, _ = invoke("doctor", "--json")
+    assert code == 1
+    assert not json.loads(out)["MACRID_DATA"]["ok"]
+
+
+def test_importing_macrid_and_asking_for_help_do_not_load_torch():
+    code = "import sys, macrid, macrid.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
