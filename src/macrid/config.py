@@ -43,7 +43,7 @@ class MacridVAESettings(Settings):
     dropout: float = Field(0.5, ge=0, lt=1)
     """Share of a history left out at random in training; also applied between hidden layers."""
     assignment: Literal["hard", "soft"] = "soft"
-    """Concept of an item when not training: its most likely one ("hard", the paper's text) or the probabilities ("soft")."""
+    """Concepts of an item when not training: the most likely one (hard, the paper's text), or all by probability."""
     similarity: Literal["cosine", "inner"] = "cosine"
     """Cosine, or the inner product that the paper shows to collapse."""
     start: Literal["svd", "random"] = "svd"
