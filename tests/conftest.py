@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does: tests share the cores with others
+
 
 @pytest.fixture(scope="session")
 def shop():

@@ -49,7 +49,7 @@ def demo(
     model = MacridVAE(concepts=len(shop.category_names))
     report = train_run(model, split, out, ORIGIN, {"seed": seed})
     categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
-    report["oracle"] = {"ndcg@100": float(shop.oracle(split.test, 100))}
+    report["oracle"] = {"ndcg@100": shop.oracle(split.test, split.items, 100)}
     report["nmi"] = nmi(model.concepts_of_items(), categories)
     if json:
         print_json({"run": str(out), **report})

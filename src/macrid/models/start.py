@@ -9,71 +9,68 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+OVERSAMPLING = 10
+POWER_ITERATIONS = 6
+KMEANS_STARTS = 8
+KMEANS_ROUNDS = 50
 
 
 def svd_start(matrix: sp.csr_array, concepts: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length."""
-    random = np.random.default_rng(seed)
+    generator = torch.Generator().manual_seed(seed)
+    vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator, dtype=torch.float64)
     rank = min(dim, *(side - 1 for side in matrix.shape))
-    vectors = random.normal(size=(matrix.shape[1], dim)) * 1e-3
     if rank >= 1:
-        vectors[:, :rank] += item_factors(matrix, rank, random)
-    vectors = _unit(vectors)
-    prototypes = spherical_kmeans(vectors, concepts, random)
-    return torch.from_numpy(vectors).float(), torch.from_numpy(prototypes).float()
+        vectors[:, :rank] += item_factors(matrix, rank, generator)
+    vectors = F.normalize(vectors, dim=1)
+    return vectors.float(), spherical_kmeans(vectors, concepts, generator).float()
 
 
-def item_factors(matrix: sp.csr_array, rank: int, random: np.random.Generator) -> np.ndarray:
+def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tensor:
     """V · S of the truncated SVD of the matrix with rows of unit length, by subspace iteration: (items, rank)."""
-    lengths = np.sqrt(np.maximum(np.diff(matrix.indptr), 1))
-    rows = sp.dia_array((1 / lengths[None, :], [0]), shape=(len(lengths), len(lengths))) @ matrix.astype(np.float64)
+    counts = np.maximum(np.diff(matrix.indptr), 1)
+    rows = sp.csr_array((np.repeat(counts**-0.5, np.diff(matrix.indptr)), matrix.indices, matrix.indptr), matrix.shape)
     columns = rows.T.tocsr()
-    width = min(rank + 10, min(matrix.shape))
-    basis = np.linalg.qr(random.normal(size=(matrix.shape[1], width)))[0]
-    for _ in range(6):
-        basis = np.linalg.qr(columns @ (rows @ basis))[0]
-    _, scale, right = np.linalg.svd(rows @ basis, full_matrices=False)
-    return (basis @ right.T * scale)[:, :rank]
+    basis = torch.randn(
+        matrix.shape[1], min(rank + OVERSAMPLING, *matrix.shape), generator=generator, dtype=torch.float64
+    )
+    basis = torch.linalg.qr(basis).Q
+    for _ in range(POWER_ITERATIONS):
+        basis = torch.linalg.qr(torch.from_numpy(columns @ (rows @ basis.numpy()))).Q
+    _, scale, right = torch.linalg.svd(torch.from_numpy(rows @ basis.numpy()), full_matrices=False)
+    return (basis @ right.t() * scale)[:, :rank]
 
 
-def spherical_kmeans(
-    vectors: np.ndarray, clusters: int, random: np.random.Generator, starts: int = 8, rounds: int = 50
-) -> np.ndarray:
+def spherical_kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
     """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start."""
-    best, best_score = None, -np.inf
-    for _ in range(starts):
-        centres = _spread(vectors, clusters, random)
-        label = None
-        for _ in range(rounds):
-            similarity = vectors @ centres.T
-            new = similarity.argmax(axis=1)
-            if label is not None and np.array_equal(new, label):
-                break
-            label = new
-            sums = np.eye(clusters)[label].T @ vectors
-            empty = np.linalg.norm(sums, axis=1) == 0
-            sums[empty] = vectors[random.integers(len(vectors), size=int(empty.sum()))]
-            centres = _unit(sums)
-        score = float((vectors @ centres.T).max(axis=1).sum())
-        if score > best_score:
-            best, best_score = centres, score
-    assert best is not None
-    return best
+    runs = [_kmeans(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
+    return max(runs, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum()))
 
 
-def _spread(vectors: np.ndarray, clusters: int, random: np.random.Generator) -> np.ndarray:
-    """k-means++: each next centre far from those chosen, with probability by squared distance."""
-    centres = [vectors[random.integers(len(vectors))]]
-    far = np.full(len(vectors), np.inf)
+def _kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
+    centres = _spread(vectors, clusters, generator)
+    label = torch.full((len(vectors),), -1)
+    for _ in range(KMEANS_ROUNDS):
+        new = (vectors @ centres.t()).argmax(dim=1)
+        if torch.equal(new, label):
+            break
+        label = new
+        sums = torch.zeros_like(centres).index_add_(0, label, vectors)
+        empty = sums.norm(dim=1) == 0
+        sums[empty] = vectors[torch.randint(len(vectors), (int(empty.sum()),), generator=generator)]
+        centres = F.normalize(sums, dim=1)
+    return centres
+
+
+def _spread(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
+    """k-means++: each next centre far from those chosen, with probability by squared distance (2 − 2 · cosine)."""
+    chosen = [int(torch.randint(len(vectors), (1,), generator=generator))]
+    far = torch.full((len(vectors),), torch.inf, dtype=vectors.dtype)
     for _ in range(clusters - 1):
-        far = np.minimum(far, np.maximum(1 - vectors @ centres[-1], 0))
-        total = far.sum()
-        centres.append(
-            vectors[random.choice(len(vectors), p=far / total) if total > 0 else random.integers(len(vectors))]
-        )
-    return np.stack(centres)
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        far = torch.minimum(far, (1 - vectors @ vectors[chosen[-1]]).clamp(min=0))
+        weights = far if far.sum() > 0 else torch.ones_like(far)
+        chosen.append(int(torch.multinomial(weights, 1, generator=generator)))
+    return vectors[chosen]
