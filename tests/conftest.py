@@ -26,7 +26,7 @@ def trained(shop_split):
     import macrid
 
     model = macrid.MacridVAE(concepts=7, dim=16)
-    model.fit(shop_split.train, validation=shop_split.validation, epochs=12, batch_size=50, seed=1)
+    model.fit(shop_split.train, validation=shop_split.validation, epochs=12, batch_size=50, seed=1, device="cpu")
     return model, shop_split
 
 

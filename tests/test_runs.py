@@ -122,9 +122,7 @@ def test_a_folder_that_is_not_empty_is_refused_unless_told(run, trained, tmp_pat
     model, _ = trained
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(
-        RunError, match="is not empty; choose another folder, or replace what is there with"
-    ):
+    with pytest.raises(RunError, match="is not empty; choose another folder, or replace what is there with"):
         model.save(tmp_path / "mine")
     with pytest.raises(RunError, match="is not empty"):
         model.save(run)

@@ -199,7 +199,9 @@ def test_many_users_go_from_a_table_to_a_parquet(invoke, run, trained, tmp_path,
     frame = pl.DataFrame(rows, schema=["user_id", "item_id"], orient="row")
     source = tmp_path / f"users.{kind}"
     getattr(frame, f"write_{kind}")(source)
-    code, out, err = invoke("recommend", run, "--input", source, "--output", tmp_path / "recs.parquet", "-n", 5, "--json")
+    code, out, err = invoke(
+        "recommend", run, "--input", source, "--output", tmp_path / "recs.parquet", "-n", 5, "--json"
+    )
     assert code == 0, err
     assert json.loads(out) == {
         "output": str(tmp_path / "recs.parquet"), "users": 20, "left_out": 1, "unknown": 1,
@@ -235,7 +237,11 @@ def test_resuming_a_finished_run_says_that_there_is_nothing_to_do(invoke, run, p
 
 
 def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
-    for option, told in (("--concepts=0", "concepts is 0"), ("--dropout=1", "dropout is 1.0"), ("--model=svd++", "no model")):
+    for option, told in (
+        ("--concepts=0", "concepts is 0"),
+        ("--dropout=1", "dropout is 1.0"),
+        ("--model=svd++", "no model"),
+    ):
         code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", option)
         assert code == 1
         assert told in err

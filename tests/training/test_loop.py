@@ -31,7 +31,9 @@ def same(a, b):
 
 
 def fit(model, split, **training):
-    return model.fit(split.train, validation=split.validation, **{"epochs": 4, "batch_size": 60, **training})
+    return model.fit(
+        split.train, validation=split.validation, **{"epochs": 4, "batch_size": 60, "device": "cpu", **training}
+    )
 
 
 def test_the_same_seed_gives_the_same_model_to_the_last_bit(shop_split):
@@ -174,7 +176,7 @@ def tell(record):
     print(record.epoch, flush=True)
     if slow: time.sleep(0.2)
 model = macrid.MacridVAE(concepts=3, dim=8)
-settings = dict(epochs=12, batch_size=60, checkpoint=folder, resume=resume, on_epoch=tell)
+settings = dict(epochs=12, batch_size=60, device="cpu", checkpoint=folder, resume=resume, on_epoch=tell)
 model.fit(split.train, validation=split.validation, **settings)
 model.save(folder + "/../run")
 """

@@ -100,7 +100,10 @@ def prepare(
 
 
 def _counts(split: Split) -> dict[str, int]:
-    parts = [split.train.matrix, *(m for group in (split.validation, split.test) for m in (group.history, group.target))]
+    parts = [
+        split.train.matrix,
+        *(m for group in (split.validation, split.test) for m in (group.history, group.target)),
+    ]
     return {
         "users": len(split.train.users) + len(split.validation.users) + len(split.test.users),
         "items": len(split.items),

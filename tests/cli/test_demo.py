@@ -1,0 +1,48 @@
+"""The demo, on a shop small enough for a test."""
+
+import json
+import sys
+
+import pytest
+
+import macrid
+from macrid import cli
+from macrid.data import shop
+
+
+@pytest.fixture
+def demo(capsys, monkeypatch, tmp_path):
+    original = shop.generate
+    monkeypatch.setattr(shop, "generate", lambda seed=0: original(users=500, items=200, seed=seed))
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*args):
+        monkeypatch.setattr(sys, "argv", ["macrid", "demo", "--no-serve", "--out", str(tmp_path / "run"), *args])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return run
+
+
+def test_the_demo_trains_scores_against_the_oracle_and_leaves_a_run(demo, tmp_path):
+    code, out, err = demo()
+    assert code == 0, err
+    assert "the best any model could reach here" in out
+    assert "concepts against the shop's categories" in out
+    assert "a test user" in out
+    assert len(macrid.load(tmp_path / "run").items) > 100
+
+
+def test_the_demo_can_be_run_again_over_itself_but_not_over_something_else(demo, tmp_path):
+    code, out, err = demo("--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert 0 < report["test"]["metrics"]["ndcg@100"]["mean"] <= report["oracle"]["ndcg@100"]
+    assert 0 <= report["nmi"] <= 1
+    assert demo("--json")[0] == 0
+    (tmp_path / "run" / "config.json").unlink()
+    code, _, err = demo()
+    assert code == 1
+    assert "is not empty" in err
