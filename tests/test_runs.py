@@ -111,7 +111,7 @@ def test_a_foreign_folder_a_missing_one_and_an_unfinished_training_are_told_apar
     with pytest.raises(RunError, match="not a run, it has no config"):
         macrid.load(tmp_path)
     (tmp_path / "half" / "training").mkdir(parents=True)
-    with pytest.raises(RunError, match="training has not ended, go on with .* --resume"):
+    with pytest.raises(RunError, match=r"training has not ended, go on with .* --resume"):
         macrid.load(tmp_path / "half")
     (tmp_path / "config.json").write_text("[1, 2]")
     with pytest.raises(RunError, match="not a run of macrid"):

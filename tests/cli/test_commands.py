@@ -24,8 +24,7 @@ def invoke(capsys, monkeypatch):
 
     def run(*args):
         monkeypatch.setattr(sys, "argv", ["macrid", *map(str, args)])
-        with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
-            warnings.simplefilter("default")
+        with warnings.catch_warnings(action="default"), pytest.raises(SystemExit) as stop:
             cli.main()
         out, err = capsys.readouterr()
         return stop.value.code or 0, out, err
@@ -288,8 +287,8 @@ def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp
     assert "go on with" in err
     assert len(macrid.load(tmp_path / "run").log) >= 3
     done = subprocess.run(
-        [*command, "--epochs", "1", "--patience", "100000", "--resume"], capture_output=True, text=True, env=environment,
-        timeout=60,
+        [*command, "--epochs", "1", "--patience", "100000", "--resume"],
+        capture_output=True, text=True, env=environment, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run" / "training").exists()

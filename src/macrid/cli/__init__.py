@@ -11,9 +11,9 @@ import typer
 # cores. It must be set before torch is loaded, which no module imported here does.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from macrid.cli import data, demo, doctor, evaluate, recommend, similar, train  # noqa: E402
-from macrid.cli.common import error_console, show_warnings  # noqa: E402
-from macrid.errors import MacridError  # noqa: E402
+from macrid.cli import data, demo, doctor, evaluate, recommend, similar, train
+from macrid.cli.common import error_console, show_warnings
+from macrid.errors import MacridError
 
 app = typer.Typer(
     name="macrid",
