@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -109,6 +110,41 @@ def test_a_bad_training_setting_is_named(shop_split, settings, told):
 def test_validation_over_other_items_is_refused(shop_split):
     with pytest.raises(DataError, match="take both from one split"):
         small().fit(shop_split.train.matrix[:, :50], validation=shop_split.validation)
+
+
+def test_validation_users_with_nothing_to_predict_are_refused(shop_split):
+    nothing = replace(shop_split.validation, target=shop_split.validation.target * 0)
+    nothing.target.eliminate_zeros()
+    with pytest.raises(DataError, match="no validation user has anything to predict"):
+        small().fit(shop_split.train, validation=nothing)
+
+
+def test_two_trainings_cannot_write_into_one_folder(shop_split, tmp_path):
+    def second(record):
+        with pytest.raises(RunError, match="another training is writing here"):
+            fit(small(), shop_split, checkpoint=tmp_path)
+
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=1, on_epoch=second)
+
+
+def test_a_folder_that_cannot_be_written_is_named(shop_split, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match="cannot be written"):
+        fit(small(), shop_split, checkpoint=tmp_path / "file" / "training")
+
+
+def test_starting_anew_forgets_the_earlier_checkpoint(shop_split, tmp_path):
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=2)
+    fresh = fit(small(beta=2.0), shop_split, checkpoint=tmp_path, epochs=1)
+    assert [r.epoch for r in fit(small(beta=2.0), shop_split, checkpoint=tmp_path, epochs=1, resume=True).log] == [1]
+    assert len(fresh.log) == 1
+
+
+def test_more_patience_lets_a_stopped_training_go_on(shop_split, tmp_path):
+    stopped = fit(small(), shop_split, checkpoint=tmp_path, epochs=60, learning_rate=0.2, patience=1)
+    went_on = fit(small(), shop_split, checkpoint=tmp_path, epochs=60, learning_rate=0.2, patience=3, resume=True)
+    assert len(went_on.log) > len(stopped.log)
+    assert went_on.log[: len(stopped.log)] == stopped.log
 
 
 def test_nan_stops_training_names_the_step_and_keeps_the_best_weights(shop_split):

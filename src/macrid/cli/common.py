@@ -103,6 +103,7 @@ def step_progress() -> Progress:
         TextColumn("{task.fields[told]}"),
         TimeElapsedColumn(),
         console=error_console,
+        disable=not error_console.is_terminal,
     )
 
 

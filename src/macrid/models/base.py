@@ -303,6 +303,11 @@ class NeuralRecommender(Recommender):
                 f"the validation users have {validation.history.shape[1]:,} items and the train users"
                 f" {len(data.items):,}; take both from one split"
             )
+        if validation is not None and validation.target.nnz == 0:
+            raise DataError(
+                "no validation user has anything to predict, which takes five items known from the train users;"
+                " hold out more users, or fit without validation"
+            )
         self.training = TrainingSettings.make(training)
         device = choose_device(self.training.device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity

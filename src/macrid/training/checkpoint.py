@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from macrid.errors import RunError
-from macrid.files import write_atomically
+from macrid.files import lock, write_atomically
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
@@ -30,8 +32,21 @@ class Progress:
     epoch: int = 0
     best_epoch: int = 0
     best_score: float = -1.0
-    finished: bool = False
     log: list[dict[str, Any]] = field(default_factory=list)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make the folder and keep it for this process, so that two trainings do not write into one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written ({error.strerror or error}); choose another folder") from error
+    with file:
+        if not lock(file.fileno()):
+            raise RunError(f"{folder}: another training is writing here; wait for it, or choose another folder")
+        yield
 
 
 def fingerprint(matrix: sp.csr_array, settings: dict[str, Any]) -> dict[str, Any]:
@@ -65,11 +80,11 @@ def write(
 
 def read(
     folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, belongs_to: dict[str, Any]
-) -> tuple[Progress, dict[str, Tensor]] | None:
-    """Put network and optimiser where they were; the progress and the best weights. None if there is no checkpoint."""
+) -> tuple[Progress, dict[str, Tensor]]:
+    """Put network and optimiser where they were; the progress and the best weights. Without a file, the beginning."""
     path = folder / FILE
     if not path.exists():
-        return None
+        return Progress(), {}
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["macrid"])
@@ -89,6 +104,11 @@ def read(
         ) from error
     device = next(network.parameters()).device
     return progress, {name: value.to(device) for name, value in _under(tensors, "best.").items()}
+
+
+def remove(folder: Path) -> None:
+    """Forget an earlier training."""
+    (folder / FILE).unlink(missing_ok=True)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -66,24 +67,37 @@ def train(
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
     """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
+    folder = None if checkpoint is None else Path(checkpoint)
+    with nullcontext() if folder is None else checkpoints.claimed(folder):
+        _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
+    _warn_of_collapse(model)
+
+
+def _train(
+    model: NeuralRecommender,
+    matrix: sp.csr_array,
+    validation: HeldOut | None,
+    settings: TrainingSettings,
+    folder: Path | None,
+    resume: bool,
+    on_epoch: Callable[[Epoch], None] | None,
+    on_step: Callable[[int, int], None] | None,
+) -> None:
     network: nn.Module = model.network
-    device = model.device
     optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, weight_decay=settings.l2, fused=True)
-    data = DeviceHistories(matrix, device)
+    data = DeviceHistories(matrix, model.device)
     progress = Progress()
     best: dict[str, Tensor] = {}
-    folder = None if checkpoint is None else Path(checkpoint)
     belongs_to = checkpoints.fingerprint(matrix, {**model.settings.model_dump(), **settings.model_dump()})
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        found = checkpoints.read(folder, network, optimiser, belongs_to) if resume else None
-        if found is not None:
-            progress, best = found
-            model.log = [Epoch(**line) for line in progress.log]
+    if folder is not None and not resume:
+        checkpoints.remove(folder)
+    elif folder is not None:
+        progress, best = checkpoints.read(folder, network, optimiser, belongs_to)
+        model.log = [Epoch(**line) for line in progress.log]
 
     written = -math.inf
     try:
-        while not progress.finished and progress.epoch < settings.epochs:
+        while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, optimiser, data, settings, epoch, on_step)
@@ -96,7 +110,6 @@ def train(
             model.log.append(record)
             progress.log.append(asdict(record))
             progress.epoch = epoch
-            progress.finished = epoch - progress.best_epoch >= settings.patience
             if on_epoch is not None:
                 on_epoch(record)
             if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
@@ -107,7 +120,6 @@ def train(
     finally:
         if best:
             network.load_state_dict(best)
-    _warn_of_collapse(model)
 
 
 def _run_epoch(
