@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 OVERSAMPLING = 10
 POWER_ITERATIONS = 6
-KMEANS_STARTS = 8
+KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
 
 
