@@ -64,6 +64,23 @@ def test_a_run_without_held_out_users_says_so(trained, tmp_path):
         runs.read_heldout(tmp_path / "bare", "test")
 
 
+def test_a_damaged_log_is_named(run):
+    (run / "log.jsonl").write_text("{oops")
+    with pytest.raises(RunError, match="damaged run"):
+        macrid.load(run)
+
+
+def test_an_attribute_called_popularity_survives_under_another_name(trained, tmp_path):
+    import copy
+
+    model = copy.copy(trained[0])
+    model.table = model.table.append_column("popularity", model.table.column("title"))
+    model.save(tmp_path / "r")
+    again = macrid.load(tmp_path / "r")
+    assert again.table.column("popularity_").equals(model.table.column("title"))
+    np.testing.assert_array_equal(again.popularity, model.popularity)
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "items.parquet", "config.json", "heldout.safetensors"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "garbage"])
 def test_a_damaged_file_is_named(run, name, damage):

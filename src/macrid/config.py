@@ -41,7 +41,7 @@ class MacridVAESettings(Settings):
     width: int = Field(100, ge=1)
     """Neurons in each hidden layer."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Share of a history left out at random in training; also applied between hidden layers."""
+    """Share of a history left out at random in training; also of what goes into each hidden layer."""
     assignment: Literal["hard", "soft"] = "soft"
     """Concepts of an item when not training: the most likely one (hard, the paper's text), or all by probability."""
     similarity: Literal["cosine", "inner"] = "cosine"

@@ -10,10 +10,13 @@ import glob
 import os
 import secrets
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from macrid.errors import MacridError
 
 try:
     import fcntl
@@ -62,6 +65,29 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         if held is not None:
             os.close(held)
+
+
+def check_free(target: Path, overwrite: bool, error: type[MacridError], own: Collection[str] = ()) -> None:
+    """Refuse, by an `error`, to write a folder over anything that was not meant to go, or where it cannot be put.
+
+    own: names that may be there all the same, because they belong to what is being written.
+    """
+    recover(target)
+    if target.exists() and not target.is_dir():
+        raise error(f"{target}: is a file; give the name of a folder")
+    others = [entry.name for entry in target.iterdir() if entry.name not in own] if target.exists() else []
+    if others and not overwrite:
+        raise error(f"{target}: is not empty; choose another folder, or replace what is there with --overwrite")
+    place = target.resolve()
+    if others and (Path.cwd().is_relative_to(place) or Path.home().is_relative_to(place)):
+        raise error(f"{target}: --overwrite would delete the working or home folder with it; choose another folder")
+    if os.path.ismount(place):
+        raise error(f"{target}: is a mount point, which cannot be replaced in one step; give a folder inside it")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.").cleanup()
+    except OSError as reason:
+        raise error(f"{target}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
 
 
 def replace_folder(temporary: Path, target: Path) -> None:

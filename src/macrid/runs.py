@@ -32,7 +32,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
 from macrid.errors import MacridError, RunError
-from macrid.files import new_folder, recover
+from macrid.files import check_free, new_folder, recover
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.training.loop import Epoch
@@ -41,6 +41,15 @@ from macrid.version import __version__
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
 OWN_COLUMNS = ("id", "popularity")
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "items.parquet",
+    "log.jsonl",
+    "metrics.json",
+    "names.json",
+    "heldout.safetensors",
+)
 
 
 def save(
@@ -61,8 +70,7 @@ def save(
     """
     model._check_fitted()
     target = Path(folder)
-    recover(target)
-    check_free(target, overwrite)
+    check_free(target, overwrite, RunError, own=(TRAINING,))
     config = {
         "format": FORMAT,
         "class": type(model).__name__,
@@ -75,12 +83,14 @@ def save(
         with new_folder(target) as temporary:
             (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
             pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
-            (temporary / "log.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in model.log))
+            (temporary / "log.jsonl").write_text(
+                "".join(json.dumps(asdict(line)) + "\n" for line in model.log), "utf-8"
+            )
             if heldout:
                 (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
             if metrics is not None:
-                (temporary / "metrics.json").write_text(_pretty(metrics))
-            (temporary / "config.json").write_text(_pretty(config))
+                (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
+            (temporary / "config.json").write_text(_pretty(config), "utf-8")
             if keep_training and (target / TRAINING).exists():
                 shutil.copytree(target / TRAINING, temporary / TRAINING)
     except (OSError, SafetensorError) as error:
@@ -104,10 +114,10 @@ def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
         model.table = table.select(rest) if rest else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
         model.log = _read_log(path)
-        model.load_state(state, device)
-    except (KeyError, TypeError, RuntimeError, pa.ArrowException) as error:
+        model.load_state(state)
+    except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise RunError(f"{path}: damaged run, its files do not fit together ({_first_line(error)})") from error
-    return model
+    return model.to(device)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -154,14 +164,6 @@ def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
     return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
 
 
-def check_free(target: Path, overwrite: bool) -> None:
-    """Refuse to write over anything unless told to; a folder with nothing but a checkpoint is free."""
-    if target.is_file():
-        raise RunError(f"{target}: is a file; choose another folder")
-    if target.is_dir() and not overwrite and any(entry.name != TRAINING for entry in target.iterdir()):
-        raise RunError(f"{target}: is not empty; choose another folder, or replace what is there with --overwrite")
-
-
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
         return model_class(str(config["class"]))(**config.get("settings", {}))
@@ -175,8 +177,8 @@ def _items_table(model: Recommender) -> pa.Table:
         if model.table is None
         else model.table.add_column(0, "id", model.items.array)
     )
-    table = table.select([name for name in table.column_names if name != "popularity"])
-    return table.append_column("popularity", pa.array(model.popularity))
+    names = [f"{name}_" if name == "popularity" else name for name in table.column_names]  # an attribute of that name
+    return table.rename_columns(names).append_column("popularity", pa.array(model.popularity))
 
 
 def _pack(heldout: dict[str, HeldOut]) -> dict[str, Tensor]:

@@ -130,7 +130,7 @@ def test_items_and_users_are_tables_anyone_can_read(prepared):
 def test_a_folder_that_is_not_empty_is_refused_and_untouched(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine").write_text("precious")
-    with pytest.raises(DataError, match=r"data: the folder is not empty; .* --overwrite"):
+    with pytest.raises(DataError, match=r"data: is not empty; .* --overwrite"):
         store.write(small_split(), tmp_path / "data")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -95,6 +95,23 @@ def test_the_printed_result_shows_each_metric_with_its_standard_error():
     assert text.splitlines() == ["NDCG@100    0.8155 ± 0.1305", "Recall@1    0.5000 ± 0.3536", "(2 users)"]
 
 
+def test_a_depth_beyond_all_items_is_answered_at_once():
+    group = heldout([[1, 0, 0]], [[0, 1, 0]])
+    model = Fixed(np.array([[0, 1, 2]], dtype=float), group.history)
+    assert evaluate(model, group, ("ndcg@3000000000",))["ndcg@3000000000"].mean == pytest.approx(1 / np.log2(3))
+
+
+def test_zeros_for_nothing_to_predict_stand_at_their_users():
+    group = heldout([[1, 0, 0], [0, 1, 0]], [[0, 0, 0], [0, 0, 1]])
+    model = Fixed(np.array([[0, 1, 2], [0, 1, 2]], dtype=float), group.history)
+    assert evaluate(model, group, ("ndcg@1",), nothing_to_predict="zero").per_user["ndcg@1"].tolist() == [0, 1]
+
+
+def test_no_metric_at_all_is_refused():
+    with pytest.raises(SettingsError, match="no metric was given"):
+        evaluate(None, heldout([[1, 0]], [[0, 1]]), ())
+
+
 @pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "map@10", "recall@-1", "ndcg@1.5"])
 def test_an_unknown_metric_is_refused(name):
     with pytest.raises(SettingsError, match="no metric"):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import macrid
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions
-from macrid.errors import RequestError, UnknownItemsWarning
+from macrid.errors import DataError, RequestError, UnknownItemsWarning
 
 
 def checkerboard(users: int = 40, items: int = 20) -> sp.csr_array:
@@ -61,8 +61,9 @@ class RecommenderContract:
     def test_more_items_than_are_left_is_an_error_with_the_number_left(self, model):
         with pytest.raises(RequestError, match="18 items were asked for, but 17 of 20 are left"):
             model.recommend(["i-0", "i-2", "i-4"], 18)
-        with pytest.raises(RequestError, match="n is 0"):
-            model.recommend(["i-0"], 0)
+        for n in (0, 2.5):
+            with pytest.raises(RequestError, match=f"n is {n}"):
+                model.recommend(["i-0"], n)
 
     def test_include_and_exclude_limit_the_choice(self, model):
         assert set(model.recommend(["i-0"], 2, include=["i-3", "i-5"]).ids) == {"i-3", "i-5"}
@@ -71,6 +72,8 @@ class RecommenderContract:
             model.recommend(["i-0"], 2, include=["i-3", "i-5"], exclude=["i-5"])
         with pytest.raises(RequestError, match="include: 'nope' is not in the catalogue"):
             model.recommend(["i-0"], 1, include=["nope"])
+        with pytest.warns(UnknownItemsWarning, match="'nope' is not in the catalogue"):
+            assert len(model.recommend(["i-0"], 18, exclude=["i-2", "nope"])) == 18
 
     def test_unknown_items_are_named_and_the_others_used(self, model):
         with pytest.warns(UnknownItemsWarning, match="'x9' is not in the catalogue; its ids are strings such as 'i-0'"):
@@ -85,6 +88,8 @@ class RecommenderContract:
     def test_a_string_is_not_a_history(self, model):
         with pytest.raises(RequestError, match=r"write \['i-0'\]"):
             model.recommend("i-0", 3)
+        with pytest.raises(RequestError, match="a history is a list of item ids"):
+            model.recommend([["i-0"]], 3)
 
     def test_an_empty_history_and_a_repeated_item_are_fine(self, model):
         assert len(model.recommend([], 5)) == 5
@@ -121,6 +126,19 @@ class RecommenderContract:
         assert model.recommend([np.int64(0), 2, 4], 3).ids == model.recommend([0, 2, 4], 3).ids
         with pytest.raises(RequestError, match="its ids are integers such as 0, 1, 2"):
             model.recommend(["0"], 3)
+
+    def test_the_matrix_of_the_caller_is_left_alone_and_its_duplicates_count_once(self):
+        matrix = sp.csr_array((np.array([1.0, 0.0, 1.0, 1.0]), np.array([0, 1, 2, 2]), np.array([0, 2, 4])), (2, 3))
+        model = self.fit(self.make(), matrix)
+        assert matrix.nnz == 4
+        assert model.popularity.tolist() == [1, 0, 1]
+        for bad, told in ((np.nan, "not numbers"), (0.0, "no interactions")):
+            with pytest.raises(DataError, match=told):
+                self.fit(self.make(), sp.csr_array(np.array([[bad, 0.0]])))
+
+    def test_histories_over_other_items_are_refused(self, model):
+        with pytest.raises(DataError, match="the histories have 5 items, the model has 20"):
+            model.scores(sp.csr_array((2, 5), dtype=np.float32))
 
     def test_questions_before_fit_are_answered_with_what_to_do(self):
         with pytest.raises(macrid.MacridError, match="has learned nothing yet; call fit"):

@@ -64,9 +64,14 @@ def test_loss_falls_and_scores_rise(shop_split):
 
 
 def test_without_validation_all_epochs_run_and_the_last_weights_stay(shop_split):
-    model = small().fit(shop_split.train, epochs=3)
+    model = small().fit(shop_split.train, epochs=3, device="cpu")
     assert len(model.log) == 3
     assert all(record.ndcg is None for record in model.log)
+    last = []
+    again = small()
+    again.fit(shop_split.train, epochs=3, device="cpu", on_epoch=lambda record: last.append(weights(again)))
+    assert same(weights(model), last[-1])
+    assert not same(weights(model), last[-2])
 
 
 def test_beta_grows_over_its_warm_up(shop_split):
@@ -99,7 +104,8 @@ def test_batches_follow_the_number_of_users_unless_told():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [({"learning_rate": 0}, "learning_rate is 0; it must be above 0"), ({"epochs": 0}, "epochs is 0"),
-     ({"device": "tpu9"}, "device is 'tpu9'"), ({"device": "cuda:99"}, "GPUs; give auto or cpu"),
+     ({"device": "tpu9"}, "device is 'tpu9'"),
+     ({"device": "meta"}, "give auto, cpu, cuda or cuda:N"), ({"device": "cuda:99"}, "GPUs; give auto or cpu"),
      ({"speed": 1}, "no setting 'speed'")],
 )  # fmt: skip
 def test_a_bad_training_setting_is_named(shop_split, settings, told):
@@ -171,6 +177,11 @@ def test_a_divergence_in_the_first_epoch_says_that_nothing_was_finished(shop_spl
         fit(small(), shop_split, learning_rate=1e30)
 
 
+def test_weights_broken_by_the_last_step_of_an_epoch_are_not_taken_for_the_best(shop_split):
+    with pytest.raises(TrainingError, match="the weights became too large for numbers in the last step of epoch 1; no"):
+        fit(small(), shop_split, learning_rate=1e30, epochs=1, batch_size=1000)
+
+
 class Collapsed(macrid.MacridVAE):
     """All prototypes but one point away from every item."""
 
@@ -183,7 +194,7 @@ class Collapsed(macrid.MacridVAE):
 
 
 def test_a_collapse_warns_with_a_remedy(shop_split):
-    with pytest.warns(CollapseWarning, match=r"only 1\.0 of 6 concepts are in effective use; try similarity='cosine'"):
+    with pytest.warns(CollapseWarning, match=r"only 1\.0 of 6 concepts are in effective use; try a smaller"):
         Collapsed(concepts=6, dim=8).fit(shop_split.train, epochs=1)
 
 
@@ -262,6 +273,17 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused_and_named(shop_split,
         fit(small(beta=3.0), shop_split, checkpoint=tmp_path, resume=True, seed=9)
     with pytest.raises(RunError, match="differs in the interactions"):
         small().fit(shop_split.validation.history, checkpoint=tmp_path, resume=True, batch_size=60)
+
+
+def test_a_checkpoint_of_a_newer_format_or_other_validation_users_is_refused(shop_split, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "FORMAT", 99)
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
+    monkeypatch.setattr(checkpoints, "FORMAT", 1)
+    with pytest.raises(RunError, match="made by a newer macrid, in format 99"):
+        fit(small(), shop_split, checkpoint=tmp_path, resume=True)
+    fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
+    with pytest.raises(RunError, match="differs in the interactions"):
+        small().fit(shop_split.train, validation=shop_split.test, checkpoint=tmp_path, resume=True, batch_size=60)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])

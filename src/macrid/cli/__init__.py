@@ -6,6 +6,7 @@ import os
 import sys
 
 import typer
+from rich.text import Text
 
 # Threads of torch that wait should sleep: spinning makes training many times slower wherever another program shares the
 # cores. It must be set before torch is loaded, which no module imported here does.
@@ -54,14 +55,8 @@ def main() -> None:
     try:
         app(prog_name="macrid")
     except MacridError as error:
-        error_console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+        error_console.print(Text.assemble(("error: ", "bold red"), " ".join(str(error).split("\n"))), soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         error_console.print("interrupted")
         sys.exit(130)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -15,30 +15,41 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from macrid.config import Settings
 from macrid.errors import DataError
+from macrid.files import recover
 
 if TYPE_CHECKING:
     from macrid.data.ids import Ids
     from macrid.data.split import Split
     from macrid.models.base import ScoredItem
 
-console = Console(highlight=False)  # results
-error_console = Console(stderr=True, highlight=False)  # everything else
+console = Console(markup=False, emoji=False, highlight=False)  # results; ids and titles are shown as they are
+error_console = Console(stderr=True, markup=False, emoji=False, highlight=False)  # everything else
 
 
 def show_warnings() -> None:
     """Warnings as one line on standard error."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        error_console.print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+        error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
 
     warnings.showwarning = show
 
 
+def first_few(ids: Sequence[object], most: int = 5) -> str:
+    return ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
+
+
+def column(name: str | None) -> str | int | None:
+    """A number is a column of a file without a header, counted from 0."""
+    return int(name) if name is not None and name.isdigit() else name
+
+
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def setting(settings: type[Settings], name: str, *flags: str) -> Any:
@@ -58,6 +69,7 @@ def load_split(source: str) -> tuple[Split, dict[str, Any]]:
     from macrid.data import catalog, store
 
     path = Path(source)
+    recover(path)
     if (path / "about.json").is_file() or (path.is_dir() and source not in catalog.names()):
         with working(f"opening {source}"):
             return store.read(path), {"source": "folder", "path": os.path.abspath(path)}
@@ -74,7 +86,7 @@ def load_split(source: str) -> tuple[Split, dict[str, Any]]:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A spinner on standard error while something takes its time."""
-    with error_console.status(f"{what} …"):
+    with error_console.status(Text(f"{what} …")):
         yield
 
 
@@ -98,9 +110,9 @@ def download_progress() -> Iterator[Any]:
 def step_progress() -> Progress:
     """A bar with a word about what is going on beside it."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=max(6, min(24, error_console.width - 76))),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[told]}", markup=False),
         TimeElapsedColumn(),
         console=error_console,
         disable=not error_console.is_terminal,
@@ -117,9 +129,9 @@ def items_table(items: Sequence[ScoredItem], score: str) -> Table:
     table.add_column(score, justify="right")
     table.add_column("concept", justify="right")
     for rank, item in enumerate(items, start=1):
-        title = [escape(item.title or "")] if any(other.title is not None for other in items) else []
+        title = [item.title or ""] if any(other.title is not None for other in items) else []
         concept = "" if item.concept is None else str(item.concept)
-        table.add_row(str(rank), escape(str(item.id)), *title, f"{item.score:.3f}", concept)
+        table.add_row(str(rank), str(item.id), *title, f"{item.score:.3f}", concept)
     return table
 
 

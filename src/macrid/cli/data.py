@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from macrid.cli.common import console, download_progress, error_console, print_json, working
+from macrid.cli.common import column, console, download_progress, error_console, print_json, working
+from macrid.errors import DataError
+from macrid.files import check_free
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -35,8 +37,8 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
         ])  # fmt: skip
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "status", "users", "items", "interactions"):
-        table.add_column(column, justify="left" if column in ("name", "status") else "right", no_wrap=True)
+    for name in ("name", "status", "users", "items", "interactions"):
+        table.add_column(name, justify="left" if name in ("name", "status") else "right", no_wrap=True)
     table.add_column("what")
     for entry, status in rows:
         counts = _expected(entry) or {}
@@ -47,6 +49,7 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
 
 @app.command()
 def prepare(
+    context: typer.Context,
     source: str = typer.Argument(help="A name of the catalogue, or a file of events (CSV, TSV, Parquet, '::')."),
     out: Path = typer.Option(..., "--out", "-o", help="The folder to write."),
     user_col: str | None = typer.Option(None, help="Column of the user; guessed if not given."),
@@ -67,7 +70,9 @@ def prepare(
     from macrid.data import catalog, store
     from macrid.data.interactions import Interactions
 
+    check_free(out, overwrite, DataError)
     if source in catalog.names() and not Path(source).is_file():
+        _refuse_options(context, source)
         with download_progress() as progress, working(f"reading {source}"):
             split = catalog.load(source, progress=progress)
         recipe: dict[str, object] = {"catalogue": source}
@@ -75,16 +80,16 @@ def prepare(
         with working(f"reading {source}"):
             data = Interactions.read(
                 source,
-                user=_column(user_col),
-                item=_column(item_col),
-                rating=_column(rating_col),
+                user=column(user_col),
+                item=column(item_col),
+                rating=column(rating_col),
                 min_rating=min_rating,
                 min_items=min_items,
                 items=items,
             )
         error_console.print(str(data.report))
         with working("splitting"):
-            split = data.split(heldout if heldout < 1 else _whole(heldout), seed)
+            split = data.split(heldout, seed)
         recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
     with working(f"writing {out}"):
         store.write(split, out, overwrite=overwrite, about=recipe)
@@ -99,6 +104,17 @@ def prepare(
     console.print(f"next: macrid train {out} --out RUN")
 
 
+def _refuse_options(context: typer.Context, source: str) -> None:
+    """A data set of the catalogue has its recipe; an option that would be ignored is an error."""
+    recipe = ("user_col", "item_col", "rating_col", "min_rating", "min_items", "heldout", "seed", "items")
+    given = [name for name in recipe if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if given:
+        named = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise DataError(
+            f"{source}: comes with its own recipe, so {named} cannot be given; to read it your way, give its file"
+        )
+
+
 def _counts(split: Split) -> dict[str, int]:
     parts = [
         split.train.matrix,
@@ -110,15 +126,6 @@ def _counts(split: Split) -> dict[str, int]:
         "interactions": sum(int(matrix.nnz) for matrix in parts),
         "heldout": len(split.test.users),
     }
-
-
-def _column(name: str | None) -> str | int | None:
-    """A number is a column of a file without a header, counted from 0."""
-    return int(name) if name is not None and name.isdigit() else name
-
-
-def _whole(number: float) -> int | float:
-    return int(number) if number == int(number) else number
 
 
 def _expected(entry: object) -> dict[str, int] | None:

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from macrid.cli.common import console, error_console, items_table, print_json, working
 from macrid.cli.train import print_report, train_run
+from macrid.errors import RunError
+from macrid.files import check_free
 
 if TYPE_CHECKING:
     from macrid.data.shop import Shop
     from macrid.data.split import Split
     from macrid.models.macridvae import MacridVAE
 
-ORIGIN = {"source": "catalogue", "name": "shop"}
+ORIGIN = {"source": "demo"}
 
 
 def demo(
@@ -36,9 +38,8 @@ def demo(
     from macrid.data.shop import generate
     from macrid.evaluation.disentanglement import nmi
     from macrid.models.macridvae import MacridVAE
-    from macrid.runs import check_free
 
-    check_free(out, overwrite or _is_demo(out))
+    check_free(out, overwrite or _is_demo(out), RunError)
     with working("building the shop"):
         shop = generate(seed=seed)
         split = shop.split()
@@ -58,9 +59,8 @@ def demo(
     reached = report["test"]["metrics"]["ndcg@100"]["mean"] / report["oracle"]["ndcg@100"]
     oracle = report["oracle"]["ndcg@100"]
     console.print(f"the best any model could reach here is NDCG@100 {oracle:.4f}; this one reaches {reached:.0%} of it")
-    console.print(
-        f"\n[bold]concepts against the shop's categories[/], never shown in training (NMI {report['nmi']:.2f})"
-    )
+    console.print("\nconcepts against the shop's categories", style="bold", end="")
+    console.print(f", never shown in training (NMI {report['nmi']:.2f})")
     console.print(_crossing(model, categories))
     _show_a_user(model, split, shop)
     console.print(f"\n{out}: ready; next: macrid recommend {out} --history {','.join(map(str, model.items[:3]))}")
@@ -68,15 +68,13 @@ def demo(
 
 def _is_demo(out: Path) -> bool:
     """Whether there is nothing in the folder but an earlier demo, which can be made again at any time."""
-    from macrid.errors import RunError
-    from macrid.runs import TRAINING, read_config
+    from macrid.runs import FILES, TRAINING, read_config
 
-    if (out / TRAINING).is_dir() and not (out / "config.json").exists():
-        return False
     try:
-        return read_config(out).get("data") == ORIGIN
+        demo_made_it = read_config(out).get("data") == ORIGIN
     except RunError:
         return False
+    return demo_made_it and {entry.name for entry in out.iterdir()} <= {*FILES, TRAINING}
 
 
 def _crossing(model: MacridVAE, categories: Any) -> Table:
@@ -88,10 +86,10 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("concept")
     for name in names:
-        table.add_column(escape(name), justify="right")
+        table.add_column(name, justify="right")
     for concept in range(model.settings.concepts):
         counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
-        cells = [f"[bold]{c}[/]" if c == max(counts) and c else f"[dim]{c or '·'}[/]" for c in counts]
+        cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
         table.add_row(str(concept), *cells)
     return table
 
@@ -102,5 +100,6 @@ def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     confidence = model.encode(history).confidence
     share = ", ".join(f"concept {k} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3])
-    console.print(f"\n[bold]a test user[/] with {len(history)} items ({share}) is recommended")
+    console.print("\na test user", style="bold", end="")
+    console.print(f" with {len(history)} items ({share}) is recommended")
     console.print(items_table(model.recommend(history, 8), "log p"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from macrid.cli.common import console, print_json
 from macrid.version import __version__
@@ -28,7 +29,7 @@ def doctor(json: bool = typer.Option(False, "--json", help="JSON on standard out
     else:
         table = Table(box=None, pad_edge=False, show_header=False)
         for name, ok, found in checks:
-            table.add_row("[green]ok[/]" if ok else "[red]no[/]", name, found)
+            table.add_row(Text("ok", "green") if ok else Text("no", "red"), name, found)
         console.print(table)
     if not all(ok for _, ok, _ in checks):
         raise typer.Exit(1)
@@ -77,6 +78,7 @@ def _folders() -> list[tuple[str, bool, str]]:
 
 def _writable(folder: str) -> bool:
     """Whether a folder is or can be made here."""
+    folder = os.path.abspath(folder)
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     return os.access(folder, os.W_OK)

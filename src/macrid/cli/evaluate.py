@@ -15,6 +15,11 @@ class Which(StrEnum):
     validation = "validation"
 
 
+class Empty(StrEnum):
+    skip = "skip"
+    zero = "zero"
+
+
 def evaluate(
     run: Path = typer.Argument(help="A run."),
     split: Which = typer.Option(Which.test, help="Which held-out users."),
@@ -22,9 +27,9 @@ def evaluate(
     metric: list[str] = typer.Option(
         [], help="ndcg@K or recall@K, any K; may be repeated. Default: the paper's three."
     ),
-    count_empty: bool = typer.Option(
-        False,
-        help="Count users with nothing to predict as zero, as the authors' code does, instead of leaving them out.",
+    nothing_to_predict: Empty = typer.Option(
+        Empty.skip,
+        help="Users with nothing to predict: leave them out, or count them as zero as the authors' code does.",
     ),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -51,7 +56,7 @@ def evaluate(
             model,
             heldout,
             tuple(metric) or ranking.PAPER_METRICS,
-            nothing_to_predict="zero" if count_empty else "skip",
+            nothing_to_predict=nothing_to_predict.value,
         )
     if json:
         print_json({"split": split.value, **result.as_json()})

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from macrid.cli.common import console, error_console, items_table, parse_ids, print_json, step_progress, working
+from macrid.cli.common import (
+    column,
+    console,
+    error_console,
+    first_few,
+    items_table,
+    parse_ids,
+    print_json,
+    step_progress,
+    working,
+)
 from macrid.errors import DataError, RequestError, UnknownItemsWarning
 
 if TYPE_CHECKING:
@@ -23,7 +33,9 @@ def recommend(
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     include: list[str] = typer.Option([], help="Choose among these items only (ids, separated by commas)."),
     exclude: list[str] = typer.Option([], help="Leave these items out (ids, separated by commas)."),
-    keep_seen: bool = typer.Option(False, help="Items of the history may be recommended again."),
+    exclude_seen: bool = typer.Option(
+        True, "--exclude-seen/--keep-seen", help="Whether items of the history are left out."
+    ),
     input: Path | None = typer.Option(
         None, help="Many users: a table (Parquet or CSV) of user and item, one row each."
     ),
@@ -56,13 +68,13 @@ def recommend(
     }
     if input is not None and output is not None:
         candidates = model._candidates(**limits)
-        told = _many(model, input, output, n, not keep_seen, candidates, user_col, item_col)
+        told = _many(model, input, output, n, exclude_seen, candidates, user_col, item_col)
         if json:
             print_json(told)
         else:
             console.print(f"{output}: {told['users']:,} users × {n} items")
         return
-    found = model.recommend(parse_ids(history, model.items), n, exclude_seen=not keep_seen, **limits)
+    found = model.recommend(parse_ids(history, model.items), n, exclude_seen=exclude_seen, **limits)
     if json:
         print_json({"unknown": [str(value) for value in found.unknown], "items": [item.as_json() for item in found]})
     else:
@@ -87,27 +99,34 @@ def _many(
     from macrid.data.interactions import Interactions, csr_from_pairs
 
     with working(f"reading {source}"):
-        events = Interactions.read(source, user=user, item=item, min_items=1)
-    positions = model.items.positions(events.items)
+        events = Interactions.read(source, user=column(user), item=column(item), min_items=1)
+    error_console.print(str(events.report))
+    ids = list(events.items)
+    if events.items.are_integers != model.items.are_integers:  # a text file does not say which of the two it means
+        ids = [model.items.parse(str(value)) for value in ids]
+    positions = model.items.positions(ids)
     rows, columns = events.pairs
     known = positions[columns] >= 0
     matrix = csr_from_pairs(rows[known], positions[columns[known]], (len(events.users), len(model.items)))
-    has_known = np.diff(matrix.indptr) > 0
-    unknown = [events.items[place] for place in np.flatnonzero(positions < 0)]
+    unknown = [ids[place] for place in np.flatnonzero(positions < 0)]
     if unknown:
-        named = ", ".join(map(repr, unknown[:5])) + (" …" if len(unknown) > 5 else "")
         warnings.warn(
-            f"{len(unknown):,} items of {source} are not in the catalogue and were left aside: {named}",
+            f"{len(unknown):,} items of {source} are not in the catalogue and were left aside: {first_few(unknown)}",
             UnknownItemsWarning,
             stacklevel=2,
         )
-    if not has_known.any():
-        raise RequestError(f"{source}: no item of any user is known; {model._id_hint()}")
-    if not has_known.all():
-        nobody = [events.users[place] for place in np.flatnonzero(~has_known)]
-        named = ", ".join(map(repr, nobody[:5])) + (" …" if len(nobody) > 5 else "")
-        error_console.print(f"{len(nobody):,} users have no known item and are left out: {named}")
-    users = np.flatnonzero(has_known)
+    allowed = np.ones(len(model.items), dtype=bool) if candidates is None else candidates
+    left = np.full(len(events.users), int(allowed.sum()))
+    if exclude_seen:
+        left -= (matrix @ allowed.astype(np.float64)).astype(int)
+    has_known, enough = np.diff(matrix.indptr) > 0, left >= n
+    for people, why in ((~has_known, "have no known item"), (has_known & ~enough, f"have fewer than {n} items left")):
+        if people.any():
+            named = first_few([events.users[place] for place in np.flatnonzero(people)])
+            error_console.print(f"{people.sum():,} users {why} and are left out: {named}")
+    users = np.flatnonzero(has_known & enough)
+    if not len(users):
+        raise RequestError(f"{source}: there is no user to recommend {n} items for; {model._id_hint()}")
     best, scores = [], []
     with step_progress() as progress:
         bar = progress.add_task("recommending", total=len(users), told="")
@@ -132,7 +151,12 @@ def _many(
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns_out), sink)
     _write(output, sink.getvalue().to_pybytes())
-    return {"output": str(output), "users": len(users), "left_out": int((~has_known).sum()), "unknown": len(unknown)}
+    return {
+        "output": str(output),
+        "users": len(users),
+        "left_out": len(events.users) - len(users),
+        "unknown": len(unknown),
+    }
 
 
 def _write(output: Path, content: bytes) -> None:

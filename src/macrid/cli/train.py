@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +71,7 @@ def train_run(
     from macrid.runs import TRAINING, save
 
     settings = TrainingSettings.make(training)
-    started = time.monotonic()
+    earlier = (out / "metrics.json").exists()  # a complete run, which stays until this one is complete
     heldout = {"validation": split.validation, "test": split.test}
     try:
         with step_progress() as progress:
@@ -92,14 +90,16 @@ def train_run(
                 on_epoch=on_epoch, on_step=on_step, **training,
             )  # fmt: skip
     except (KeyboardInterrupt, MacridError) as stop:
-        if any(record.best for record in model.log):
+        if any(record.best for record in model.log) and earlier:
+            error_console.print(f"{out}: still holds the earlier run; the best weights so far are in {out / TRAINING}")
+        elif any(record.best for record in model.log):
             save(model, out, overwrite=True, heldout=heldout, data=origin, keep_training=True)
             error_console.print(f"the best weights so far are in {out}")
         if isinstance(stop, KeyboardInterrupt):
             error_console.print(f"go on with: macrid train … --out {out} --resume")
         raise
     with working("scoring"):
-        report = _report(model, heldout, time.monotonic() - started)
+        report = _report(model, heldout)
     save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
     return report
 
@@ -112,32 +112,31 @@ def print_report(report: dict[str, Any]) -> None:
         table.add_column(name, justify="right")
     for split in ("validation", "test"):
         metrics = report[split]["metrics"]
-        cells = [f"{metrics[key]['mean']:.4f} ± {metrics[key]['se']:.4f}" for key in metrics]
+        cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics.values()]
         table.add_row(split, *cells, f"{report[split]['users']:,}")
     console.print(table)
     training = report["training"]
     console.print(
         f"best epoch {training['best_epoch']} of {training['epochs']}, {training['seconds']:.0f} s,"
-        f" peak memory {training['peak_memory_mb']:,.0f} MB, {training['concepts_in_use']:.1f} concepts in use"
+        f" peak memory {training['peak_memory_mb'] or 0:,.0f} MB, {training['effective_concepts']:.1f} concepts in use"
     )
 
 
 def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split, dict[str, Any]]:
     """Find out what is wrong before any work is done, then load the data."""
-    from macrid.files import recover
-    from macrid.runs import TRAINING, check_free
+    from macrid.files import check_free, recover
+    from macrid.runs import FILES, TRAINING
     from macrid.training.checkpoint import FILE
 
     recover(out)
     has_checkpoint = (out / TRAINING / FILE).exists()
+    if resume and not has_checkpoint and (out / "config.json").exists():
+        raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
+    if has_checkpoint and not resume and not overwrite:
+        raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
+    check_free(out, overwrite, RunError, own=(TRAINING, *FILES) if resume and has_checkpoint else (TRAINING,))
     if resume and not has_checkpoint:
-        if (out / "config.json").exists():
-            raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
         error_console.print(f"{out}: no checkpoint yet, starting at the beginning")
-    if not resume:
-        check_free(out, overwrite)
-        if has_checkpoint and not overwrite:
-            raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
     split, origin = load_split(data)
     error_console.print(
         f"{data}: {len(split.train.users):,} train users, {len(split.items):,} items, {len(split.train):,}"
@@ -146,18 +145,18 @@ def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split
     return split, origin
 
 
-def _report(model: Any, heldout: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _report(model: Any, heldout: dict[str, Any]) -> dict[str, Any]:
     from macrid.evaluation.ranking import evaluate
 
     best = max(record.epoch for record in model.log if record.best)
     return {
         **{name: evaluate(model, group).as_json() for name, group in heldout.items()},
         "training": {
-            "seconds": round(seconds, 1),
+            "seconds": round(sum(record.seconds for record in model.log), 1),
             "epochs": model.log[-1].epoch,
             "best_epoch": best,
-            "concepts_in_use": model.log[best - 1].concepts,
-            "peak_memory_mb": round(_peak_memory_mb(), 1),
+            "effective_concepts": model.log[best - 1].effective_concepts,
+            "peak_memory_mb": _peak_memory_mb(),
             "device": str(model.device),
         },
     }
@@ -168,12 +167,16 @@ def _told(log: list[Any]) -> str:
     parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
     if record.ndcg is not None:
         parts.append(f"NDCG@100 {record.ndcg:.3f} (best {max(line.ndcg for line in log):.3f})")
-    if record.concepts is not None:
-        parts.append(f"{record.concepts:.1f} concepts")
+    if record.effective_concepts is not None:
+        parts.append(f"{record.effective_concepts:.1f} concepts")
     return " ".join(parts)
 
 
-def _peak_memory_mb() -> float:
+def _peak_memory_mb() -> float | None:
+    try:
+        import resource
+    except ImportError:  # pragma: no cover  (Windows)
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -80,12 +81,7 @@ class Ids(Sequence[Id]):
 
     def parse(self, text: str) -> Id:
         """An id written as text (on a command line, say) as the type these ids have."""
-        if self.are_integers:
-            try:
-                return int(text)
-            except ValueError:
-                return text
-        return text
+        return int(text) if self.are_integers and re.fullmatch(r"-?\d+", text) else text
 
     def order(self) -> np.ndarray:
         """Positions in ascending order of id: numbers by value, strings by code point."""

@@ -78,6 +78,8 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> 
 
     heldout: how many users go to validation, and again to test; a number below 1 is a share of all users.
     """
+    if not 0 <= seed < 2**32:
+        raise DataError(f"seed is {seed}; it must be a whole number from 0 to 2^32 − 1")
     users = len(data.users)
     n = _heldout_count(heldout, users)
     order = data.users.order()[np.random.RandomState(seed).permutation(users)]

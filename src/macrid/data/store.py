@@ -25,7 +25,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport, binary_csr
 from macrid.data.split import HeldOut, Split
 from macrid.errors import DataError
-from macrid.files import new_folder, recover
+from macrid.files import check_free, new_folder, recover
 from macrid.version import __version__
 
 FORMAT = 1
@@ -38,7 +38,7 @@ def write(
     """Write a prepared folder, whole or not at all; `about` (a recipe, say) is kept in about.json under 'recipe'."""
     target = Path(folder)
     try:
-        _check_free(target, overwrite)
+        check_free(target, overwrite, DataError)
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
                 _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
@@ -102,21 +102,6 @@ def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not _complete(about.get("counts")):
         raise _damaged(path, "its counts are incomplete")
     return about
-
-
-def _check_free(target: Path, overwrite: bool) -> None:
-    recover(target)
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise DataError(f"{target}: is a file; give the name of a folder")
-    if not any(target.iterdir()):
-        return
-    if not overwrite:
-        raise DataError(f"{target}: the folder is not empty; choose another or replace it with --overwrite")
-    place = target.resolve()
-    if Path.cwd().is_relative_to(place) or Path.home().is_relative_to(place):
-        raise DataError(f"{target}: --overwrite would delete the working or home folder with it; choose another folder")
 
 
 def _matrices(split: Split) -> Iterator[tuple[str, sp.csr_array]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +32,10 @@ class Metric:
     def __str__(self) -> str:
         return f"{self.mean:.4f} ± {self.se:.4f}"
 
+    def as_json(self) -> dict[str, float | None]:
+        """null where there was no user to take a mean over: JSON has no NaN."""
+        return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -56,7 +61,7 @@ class Evaluation:
         return {
             "users": self.users,
             "skipped": self.skipped,
-            "metrics": {name: {"mean": metric.mean, "se": metric.se} for name, metric in self.metrics.items()},
+            "metrics": {name: metric.as_json() for name, metric in self.metrics.items()},
         }
 
 
@@ -74,6 +79,8 @@ def evaluate(
     nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
     """
     parsed = [_parse(name) for name in metrics]
+    if not parsed:
+        raise SettingsError("no metric was given; give some, such as ndcg@100")
     has_target = np.diff(heldout.target.indptr) > 0
     parts: dict[str, list[Tensor]] = {name: [] for name in metrics}
     deepest = min(max(k for _, k in parsed), heldout.history.shape[1])
@@ -82,15 +89,17 @@ def evaluate(
         batch = users[start : start + batch_size]
         history, target = heldout.history[batch], heldout.target[batch]
         hits = _hits(model.scores(history), history, target, deepest)
-        targets = torch.from_numpy(np.diff(target.indptr)).to(hits.device)
+        targets = torch.from_numpy(np.diff(target.indptr).astype(np.int64)).to(hits.device)
         for name, (kind, k) in zip(metrics, parsed, strict=True):
             parts[name].append((ndcg if kind == "ndcg" else recall)(hits, targets, k).cpu())
-    skipped = int((~has_target).sum())
     per_user = {name: torch.cat(values).numpy() if values else np.zeros(0) for name, values in parts.items()}
     if nothing_to_predict == "zero":
-        per_user = {name: np.concatenate([values, np.zeros(skipped)]) for name, values in per_user.items()}
-    count = len(users) + (skipped if nothing_to_predict == "zero" else 0)
-    return Evaluation(count, skipped, {name: _summary(values) for name, values in per_user.items()}, per_user)
+        for name, values in per_user.items():
+            per_user[name] = np.zeros(len(has_target))
+            per_user[name][users] = values
+        users = np.arange(len(has_target))
+    summary = {name: _summary(values) for name, values in per_user.items()}
+    return Evaluation(len(users), int((~has_target).sum()), summary, per_user)
 
 
 def _hits(scores: Tensor, history: sp.csr_array, target: sp.csr_array, depth: int) -> Tensor:
@@ -106,7 +115,8 @@ def _hits(scores: Tensor, history: sp.csr_array, target: sp.csr_array, depth: in
 def ndcg(hits: Tensor, targets: Tensor, k: int) -> Tensor:
     """DCG@k over the best DCG@k possible, discount 1 / log2(rank + 1): (users,)."""
     depth = min(k, hits.shape[1])
-    discount = 1 / torch.arange(2, k + 2, device=hits.device, dtype=hits.dtype).log2()
+    longest = min(k, max(depth, int(targets.max())))
+    discount = 1 / torch.arange(2, longest + 2, device=hits.device, dtype=hits.dtype).log2()
     best = discount.cumsum(0)[targets.clamp(max=k) - 1]
     return (hits[:, :depth] @ discount[:depth]) / best
 
@@ -128,7 +138,7 @@ def _summary(values: np.ndarray) -> Metric:
 
 
 def _parse(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(ndcg|recall)@([1-9]\d*)", name)
+    match = re.fullmatch(r"(ndcg|recall)@([1-9]\d{0,17})", name)
     if match is None:
         raise SettingsError(f"no metric '{name}'; there are ndcg@k and recall@k with k at least 1, such as ndcg@100")
     return match[1], int(match[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,8 +104,12 @@ class Recommender(ABC):
         """All learned numbers by name."""
 
     @abstractmethod
-    def load_state(self, state: dict[str, Tensor], device: str = "auto") -> None:
+    def load_state(self, state: dict[str, Tensor]) -> None:
         """Take over what `state` returned; `items` are set before."""
+
+    @abstractmethod
+    def to(self, device: str) -> Self:
+        """Move to a device: auto, cpu, cuda, cuda:N."""
 
     @abstractmethod
     def _item_vectors(self) -> Tensor:
@@ -130,7 +135,7 @@ class Recommender(ABC):
         """Exactly n items for one history, best first; scores are log-probabilities.
 
         exclude_seen: leave out the items of the history.
-        include: choose among these only. exclude: leave these out.
+        include: choose among these only, all of them known. exclude: leave these out, known or not.
         Unknown items are named in an `UnknownItemsWarning` and left aside; if none is known, that is an error. An empty
         history is allowed and gives what suits nobody in particular.
         """
@@ -146,8 +151,8 @@ class Recommender(ABC):
 
         candidates: a mask over items, True where an item may be chosen.
         """
-        if n < 1:
-            raise RequestError(f"n is {n}; ask for at least 1 item")
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
         allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
         positions, scores = [], []
         for start in range(0, histories.shape[0], 500):
@@ -175,7 +180,7 @@ class Recommender(ABC):
     def similar_items(self, item: Id, n: int = 10) -> Recommendations:
         """The n items whose vectors point most in the direction of this one's; scores are cosines."""
         (position,) = self._positions_of([item], "item")
-        if not 1 <= n < len(self.items):
+        if not isinstance(n, int | np.integer) or not 1 <= n < len(self.items):
             raise RequestError(f"n is {n}; there are {len(self.items) - 1:,} other items, ask for 1 to that many")
         vectors = nn.functional.normalize(self._item_vectors(), dim=1)
         cosine = vectors @ vectors[position]
@@ -203,7 +208,10 @@ class Recommender(ABC):
         self._check_fitted()
         if isinstance(history, str | int):
             raise RequestError(f"a history is a list of item ids, not {history!r}; write [{history!r}]")
-        ids = list(dict.fromkeys(history))
+        try:
+            ids = list(dict.fromkeys(history))
+        except TypeError:
+            raise RequestError("a history is a list of item ids, strings or integers") from None
         positions = self.items.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
@@ -229,7 +237,7 @@ class Recommender(ABC):
         if include is not None:
             allowed[self._positions_of(include, "include")] = True
         if exclude is not None:
-            allowed[self._positions_of(exclude, "exclude")] = False
+            allowed[self._known(exclude, required=False)[0]] = False
         return allowed
 
     def _describe(self, positions: np.ndarray, scores: np.ndarray) -> tuple[ScoredItem, ...]:
@@ -308,6 +316,8 @@ class NeuralRecommender(Recommender):
                 "no validation user has anything to predict, which takes five items known from the train users;"
                 " hold out more users, or fit without validation"
             )
+        if len(data) == 0:
+            raise DataError("there are no interactions to learn from")
         self.training = TrainingSettings.make(training)
         device = choose_device(self.training.device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
@@ -323,6 +333,7 @@ class NeuralRecommender(Recommender):
 
     @property
     def device(self) -> torch.device:
+        self._check_fitted()
         return next(self.network.parameters()).device
 
     def to(self, device: str) -> Self:
@@ -334,6 +345,8 @@ class NeuralRecommender(Recommender):
         from macrid.training.batches import DeviceHistories
 
         self._check_fitted()
+        if histories.shape[1] != len(self.items):
+            raise DataError(f"the histories have {histories.shape[1]:,} items, the model has {len(self.items):,}")
         return self._score(DeviceHistories(histories, self.device).all())
 
     def encode(self, history: Iterable[Id]) -> Encoding:
@@ -347,10 +360,9 @@ class NeuralRecommender(Recommender):
         self._check_fitted()
         return {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
 
-    def load_state(self, state: dict[str, Tensor], device: str = "auto") -> None:
+    def load_state(self, state: dict[str, Tensor]) -> None:
         self.network = self._build(len(self.items))
         self.network.load_state_dict(state)
-        self.network.to(choose_device(device))
 
 
 def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
@@ -358,7 +370,10 @@ def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
     if isinstance(source, Interactions):
         return source
     if sp.issparse(source):
-        matrix = sp.csr_array(source)
+        matrix = sp.csr_array(source, copy=True)
+        if not np.isfinite(matrix.data).all():
+            raise DataError("the matrix holds values that are not numbers; every value must be finite")
+        matrix.sum_duplicates()
         matrix.eliminate_zeros()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         users, items = (Ids.range(count) for count in matrix.shape)
@@ -370,10 +385,9 @@ def choose_device(name: str) -> torch.device:
     """ "auto" is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise SettingsError(f"device is {name!r}; give auto, cpu, cuda or cuda:N") from None
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise SettingsError(f"device is {name!r}; give auto, cpu, cuda or cuda:N")
+    device = torch.device(name)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; give auto or cpu")
     return device

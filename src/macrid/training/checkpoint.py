@@ -49,10 +49,13 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def fingerprint(matrix: sp.csr_array, settings: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict[str, Any]:
     """What a checkpoint belongs to: these interactions and these settings."""
-    digest = hashlib.sha256(matrix.indptr.astype(np.int64).data)
-    digest.update(matrix.indices.astype(np.int32).data)
+    digest = hashlib.sha256()
+    for name, matrix in data.items():
+        digest.update(name.encode())
+        digest.update(matrix.indptr.astype(np.int64).data)
+        digest.update(matrix.indices.astype(np.int32).data)
     return {"interactions": digest.hexdigest(), **{k: v for k, v in settings.items() if k not in MAY_CHANGE}}
 
 
@@ -89,6 +92,8 @@ def read(
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["macrid"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if meta["format"] > FORMAT:
+            raise RunError(f"{path}: made by a newer macrid, in format {meta['format']}; upgrade, or train afresh")
         progress = Progress(**meta["progress"])
         _check_belongs(path, meta["belongs_to"], belongs_to)
         network.load_state_dict(_under(tensors, "now."))

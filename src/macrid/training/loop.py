@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +41,7 @@ class Epoch:
     kl: float
     ndcg: float | None
     """Validation NDCG@100."""
-    concepts: float | None
+    effective_concepts: float | None
     """Concepts in use: exp of the entropy of how items divide over them."""
     best: bool
     seconds: float
@@ -50,8 +50,8 @@ class Epoch:
         parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]
         if self.ndcg is not None:
             parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
-        if self.concepts is not None:
-            parts.append(f"{self.concepts:.1f} concepts in use")
+        if self.effective_concepts is not None:
+            parts.append(f"{self.effective_concepts:.1f} concepts in use")
         return "  ".join([*parts, f"{self.seconds:.1f} s"])
 
 
@@ -88,7 +88,10 @@ def _train(
     data = DeviceHistories(matrix, model.device)
     progress = Progress()
     best: dict[str, Tensor] = {}
-    belongs_to = checkpoints.fingerprint(matrix, {**model.settings.model_dump(), **settings.model_dump()})
+    belongs_to = checkpoints.fingerprint(
+        {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
+        {"model": type(model).__name__, **model.settings.model_dump(), **settings.model_dump()},
+    )
     if folder is not None and not resume:
         checkpoints.remove(folder)
     elif folder is not None:
@@ -101,12 +104,13 @@ def _train(
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, optimiser, data, settings, epoch, on_step)
+            _check_weights(model, epoch)
             ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
             is_best = ndcg is None or ndcg > progress.best_score
             if is_best:
                 best = _copy(network)
                 progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
-            record = Epoch(epoch, loss, kl, ndcg, _concepts_in_use(network), is_best, time.monotonic() - started)
+            record = Epoch(epoch, loss, kl, ndcg, _effective_concepts(network), is_best, time.monotonic() - started)
             model.log.append(record)
             progress.log.append(asdict(record))
             progress.epoch = epoch
@@ -159,12 +163,23 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
     bad = (~torch.isfinite(torch.stack(losses)[:, 0])).nonzero()
     if len(bad):
         step = int(bad[0]) + 1
-        scored = [record for record in model.log if record.best]
-        kept = f"the weights of epoch {scored[-1].epoch} are kept" if scored else "no epoch had been finished"
-        raise TrainingError(
+        _stop(
             f"the loss became {float(losses[step - 1][0]):g} in epoch {epoch}, step {step} of {steps}"
-            f" (step {(epoch - 1) * steps + step} in all); {kept}. Try a smaller learning rate, or a higher temperature"
+            f" (step {(epoch - 1) * steps + step} in all)",
+            model,
         )
+
+
+def _check_weights(model: NeuralRecommender, epoch: int) -> None:
+    """The last step of an epoch can break the weights, which no loss shows any more."""
+    if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
+        _stop(f"the weights became too large for numbers in the last step of epoch {epoch}", model)
+
+
+def _stop(what: str, model: NeuralRecommender) -> NoReturn:
+    scored = [record.epoch for record in model.log if record.best]
+    kept = f"the weights of epoch {scored[-1]} are kept" if scored else "no epoch had been finished"
+    raise TrainingError(f"{what}; {kept}. Try a smaller learning rate, or a higher temperature")
 
 
 def _epoch_seed(seed: int, epoch: int) -> int:
@@ -175,17 +190,22 @@ def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def _concepts_in_use(network: Any) -> float | None:
+def _effective_concepts(network: Any) -> float | None:
     return network.effective_concepts() if hasattr(network, "effective_concepts") else None
 
 
 def _warn_of_collapse(model: NeuralRecommender) -> None:
-    in_use = _concepts_in_use(model.network)
+    in_use = _effective_concepts(model.network)
     concepts = getattr(model.settings, "concepts", 1)
     if in_use is not None and in_use < concepts / 2 and not math.isclose(in_use, concepts / 2):
+        other = {"similarity": "cosine", "start": "svd"}
+        remedies = [
+            f"{name}='{value}'" for name, value in other.items() if getattr(model.settings, name, value) != value
+        ]
+        remedies += ["a smaller learning rate", "another seed", f"about {max(1, round(in_use))} concepts"]
         warnings.warn(
-            f"only {in_use:.1f} of {concepts} concepts are in effective use; try similarity='cosine', start='svd', a"
-            f" smaller learning rate, another seed, or about {max(1, round(in_use))} concepts",
+            f"only {in_use:.1f} of {concepts} concepts are in effective use; try {', '.join(remedies[:-1])}, or"
+            f" {remedies[-1]}",
             CollapseWarning,
             stacklevel=4,
         )
