@@ -39,10 +39,6 @@ def show_warnings() -> None:
     warnings.showwarning = show
 
 
-def first_few(ids: Sequence[object], most: int = 5) -> str:
-    return ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
-
-
 def column(name: str | None) -> str | int | None:
     """A number is a column of a file without a header, counted from 0."""
     return int(name) if name is not None and name.isdigit() else name

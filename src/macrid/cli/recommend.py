@@ -12,7 +12,6 @@ from macrid.cli.common import (
     column,
     console,
     error_console,
-    first_few,
     items_table,
     parse_ids,
     print_json,
@@ -96,6 +95,7 @@ def _many(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from macrid.data.ids import first_few
     from macrid.data.interactions import Interactions, csr_from_pairs
 
     with working(f"reading {source}"):

@@ -88,6 +88,11 @@ class Ids(Sequence[Id]):
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
 
 
+def first_few(ids: Sequence[Id], most: int = 5) -> str:
+    """Some ids for a message: 'a', 'b', 'c' and 17 more."""
+    return ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
+
+
 def _to_array(values: Iterable[Id]) -> pa.Array:
     values = list(values)
     if not values:

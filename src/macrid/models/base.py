@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from macrid.config import Settings, TrainingSettings
-from macrid.data.ids import Id, Ids
+from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, SettingsError, UnknownItemsWarning
 from macrid.ops.sparse import Histories
@@ -393,6 +393,5 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _named(ids: Sequence[Id], most: int = 5) -> str:
-    named = ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
-    return f"{named} {'is' if len(ids) == 1 else 'are'}"
+def _named(ids: Sequence[Id]) -> str:
+    return f"{first_few(ids)} {'is' if len(ids) == 1 else 'are'}"
