@@ -64,6 +64,16 @@ def test_a_run_without_held_out_users_says_so(trained, tmp_path):
         runs.read_heldout(tmp_path / "bare", "test")
 
 
+def test_weights_that_are_not_numbers_are_refused(run):
+    from safetensors.torch import load_file, save_file
+
+    state = load_file(run / "model.safetensors")
+    state["item_vectors"][3] = float("nan")
+    save_file(state, run / "model.safetensors")
+    with pytest.raises(RunError, match="holds numbers that are not finite"):
+        macrid.load(run)
+
+
 def test_a_damaged_log_is_named(run):
     (run / "log.jsonl").write_text("{oops")
     with pytest.raises(RunError, match="damaged run"):

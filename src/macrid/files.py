@@ -67,9 +67,12 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.close(held)
 
 
-def check_free(target: Path, overwrite: bool, error: type[MacridError], own: Collection[str] = ()) -> None:
+def check_free(
+    target: Path, overwrite: bool, error: type[MacridError], made: Collection[str], own: Collection[str] = ()
+) -> None:
     """Refuse, by an `error`, to write a folder over anything that was not meant to go, or where it cannot be put.
 
+    made: names that such a folder holds; others are never deleted, `overwrite` or not.
     own: names that may be there all the same, because they belong to what is being written.
     """
     recover(target)
@@ -77,7 +80,15 @@ def check_free(target: Path, overwrite: bool, error: type[MacridError], own: Col
         raise error(f"{target}: is a file; give the name of a folder")
     others = [entry.name for entry in target.iterdir() if entry.name not in own] if target.exists() else []
     if others and not overwrite:
-        raise error(f"{target}: is not empty; choose another folder, or replace what is there with --overwrite")
+        raise error(
+            f"{target}: is not empty; choose another folder, or replace what is there with --overwrite"
+            " (overwrite=True in Python)"
+        )
+    foreign = sorted({*others} - {*made})
+    if foreign:
+        raise error(
+            f"{target}: holds '{foreign[0]}', which macrid did not write; move it away or choose another folder"
+        )
     place = target.resolve()
     if others and (Path.cwd().is_relative_to(place) or Path.home().is_relative_to(place)):
         raise error(f"{target}: --overwrite would delete the working or home folder with it; choose another folder")

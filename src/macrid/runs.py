@@ -70,7 +70,7 @@ def save(
     """
     model._check_fitted()
     target = Path(folder)
-    check_free(target, overwrite, RunError, own=(TRAINING,))
+    check_free(target, overwrite, RunError, made=FILES, own=(TRAINING,))
     config = {
         "format": FORMAT,
         "class": type(model).__name__,
@@ -114,6 +114,8 @@ def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
         model.table = table.select(rest) if rest else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
         model.log = _read_log(path)
+        if not all(torch.isfinite(value).all() for value in state.values()):
+            raise ValueError("model.safetensors holds numbers that are not finite")
         model.load_state(state)
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise RunError(f"{path}: damaged run, its files do not fit together ({_first_line(error)})") from error

@@ -220,6 +220,50 @@ def test_many_users_go_from_a_table_to_a_parquet(invoke, run, trained, tmp_path,
     assert "--overwrite" in err
 
 
+def test_items_rated_too_low_are_no_part_of_a_history_but_seen(invoke, events, tmp_path):
+    arguments = ("--out", tmp_path / "data", "--heldout", 8, "--min-rating", 4, "--min-items", 1)
+    assert invoke("data", "prepare", events, *arguments)[0] == 0
+    assert (
+        invoke("train", tmp_path / "data", "--out", tmp_path / "run", "--concepts", 2, "--dim", 8, "--epochs", 3)[0]
+        == 0
+    )
+    code, _, err = invoke("recommend", tmp_path / "run", "--input", events, "--output", tmp_path / "o.parquet", "-n", 5)
+    assert code == 0, err
+    assert "below the rating threshold" in err
+    model = macrid.load(tmp_path / "run")
+    frame = pl.read_csv(events)
+    for user in ("u0", "u7"):
+        own = frame.filter(pl.col("userId") == user)
+        liked, seen = own.filter(pl.col("rating") >= 4)["itemId"].to_list(), own["itemId"].to_list()
+        truth = model.recommend(liked, 5, exclude=[item for item in seen if item in model.items])
+        found = pl.read_parquet(tmp_path / "o.parquet").filter(pl.col("user") == user)["item"].to_list()
+        assert found == truth.ids
+
+
+def test_the_place_of_the_output_is_checked_before_the_work(invoke, run, events, tmp_path):
+    assert invoke("recommend", run, "--input", events, "--output", tmp_path / "recs.csv")[0] == 2
+    code, _, err = invoke("recommend", run, "--input", events, "--output", tmp_path / "no" / "recs.parquet")
+    assert code == 1
+    assert "there is no folder" in err
+
+
+def test_a_misspelled_name_is_answered_with_the_right_one(invoke, tmp_path):
+    for command in (("train", "ml-1n"), ("data", "prepare", "ml-1n")):
+        code, _, err = invoke(*command, "--out", tmp_path / "x")
+        assert code == 1
+        assert "did you mean ml-1m?" in err
+
+
+def test_files_that_macrid_did_not_write_are_never_replaced(invoke, prepared, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for command in (("train", prepared, "--epochs", 1), ("data", "prepare", "shop"), ("demo", "--no-serve")):
+        code, _, err = invoke(*command, "--out", tmp_path / "mine", "--overwrite")
+        assert code == 1
+        assert "holds 'thesis.txt', which macrid did not write" in err
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
 def test_a_run_that_is_there_is_not_written_over_unless_told(invoke, run, prepared):
     before = (run / "model.safetensors").read_bytes()
     code, _, err = invoke("train", prepared, "--out", run, "--epochs", 1, "--dim", 4)
@@ -328,13 +372,16 @@ def test_resuming_into_a_folder_of_something_else_deletes_nothing(invoke, prepar
 
 def test_the_working_folder_is_never_replaced(invoke, prepared, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "precious.txt").write_text("x")
     monkeypatch.chdir(tmp_path / "here")
-    for command in (("train", prepared, "--epochs", 1), ("data", "prepare", "shop")):
+    for command, file in (
+        (("train", prepared, "--epochs", 1), "config.json"),
+        (("data", "prepare", "shop"), "about.json"),
+    ):
+        (tmp_path / "here" / file).write_text("{}")
         code, _, err = invoke(*command, "--out", ".", "--overwrite")
         assert code == 1
         assert "would delete the working or home folder" in err
-    assert (tmp_path / "here" / "precious.txt").exists()
+        (tmp_path / "here" / file).unlink()
 
 
 def test_an_earlier_run_stays_when_its_replacement_fails(invoke, prepared, tmp_path):

@@ -143,10 +143,8 @@ def test_an_empty_folder_is_taken(tmp_path):
 
 
 def test_overwrite_replaces_the_whole_folder(tmp_path, prepared):
-    (prepared / "stale").write_text("x")
     store.write(small_split(titles=False), prepared, overwrite=True)
     assert store.read(prepared).table is None
-    assert not (prepared / "stale").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -165,15 +163,22 @@ def test_a_file_of_that_name_is_refused(tmp_path):
 
 @pytest.mark.parametrize("where", ["working", "home"])
 def test_overwrite_never_deletes_the_working_or_home_folder(tmp_path, monkeypatch, where):
-    deep = tmp_path / "a" / "b"
-    deep.mkdir(parents=True)
+    own = tmp_path / "a"
+    store.write(small_split(), own)
     if where == "working":
-        monkeypatch.chdir(deep)
+        monkeypatch.chdir(own)
     else:
-        monkeypatch.setenv("HOME", str(deep))
+        monkeypatch.setenv("HOME", str(own))
     with pytest.raises(DataError, match="would delete the working or home folder"):
-        store.write(small_split(), tmp_path / "a", overwrite=True)
-    assert deep.exists()
+        store.write(small_split(), own, overwrite=True)
+    same_split(store.read(own), small_split())
+
+
+def test_overwrite_never_deletes_a_file_that_macrid_did_not_write(prepared):
+    (prepared / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="holds 'thesis.txt', which macrid did not write"):
+        store.write(small_split(), prepared, overwrite=True)
+    assert (prepared / "thesis.txt").read_text() == "years of work"
 
 
 def test_ids_of_two_kinds_are_refused(tmp_path):

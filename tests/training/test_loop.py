@@ -43,6 +43,13 @@ def test_the_same_seed_gives_the_same_model_to_the_last_bit(shop_split):
     assert not same(weights(first), weights(other))
 
 
+def test_the_same_seed_gives_the_same_model_where_sums_are_shared_between_threads(shop_split):
+    first, second = (
+        macrid.MacridVAE(concepts=7, dim=8).fit(shop_split.train, epochs=6, batch_size=300, device="cpu") for _ in "ab"
+    )
+    assert same(weights(first), weights(second))
+
+
 def test_the_best_weights_are_kept_not_the_last(shop_split):
     model = fit(small(), shop_split, epochs=25, learning_rate=0.1, patience=25)
     scores = [record.ndcg for record in model.log]

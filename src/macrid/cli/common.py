@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import warnings
@@ -68,15 +69,24 @@ def load_split(source: str) -> tuple[Split, dict[str, Any]]:
     recover(path)
     if (path / "about.json").is_file() or (path.is_dir() and source not in catalog.names()):
         with working(f"opening {source}"):
-            return store.read(path), {"source": "folder", "path": os.path.abspath(path)}
+            recipe = store.read_about(path).get("recipe") or {}
+            known = {"source": "folder", "path": os.path.abspath(path), "min_rating": recipe.get("min_rating")}
+            return store.read(path), known
     if source in catalog.names():
         with download_progress() as progress, working(f"reading {source}"):
-            return catalog.load(source, progress=progress), {"source": "catalogue", "name": source}
+            recipe = catalog.entry(source).recipe
+            known = {"source": "catalogue", "name": source, "min_rating": recipe and recipe.min_rating}
+            return catalog.load(source, progress=progress), known
     if path.is_file():
         raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
-    raise DataError(
-        f"{source}: neither a prepared folder nor a name of the catalogue; the names are {', '.join(catalog.names())}"
-    )
+    raise DataError(f"{source}: neither a prepared folder nor a name of the catalogue{did_you_mean(source)}")
+
+
+def did_you_mean(name: str) -> str:
+    from macrid.data import catalog
+
+    close = difflib.get_close_matches(name, catalog.names(), n=1)
+    return f"; did you mean {close[0]}?" if close else f"; the names are {', '.join(catalog.names())}"
 
 
 @contextmanager
@@ -107,7 +117,7 @@ def step_progress() -> Progress:
     """A bar with a word about what is going on beside it."""
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=max(6, min(24, error_console.width - 76))),
+        BarColumn(bar_width=max(6, min(24, error_console.width - 74))),
         TextColumn("{task.fields[told]}", markup=False),
         TimeElapsedColumn(),
         console=error_console,

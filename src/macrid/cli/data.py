@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from macrid.cli.common import column, console, download_progress, error_console, print_json, working
+from macrid.cli.common import (
+    column,
+    console,
+    did_you_mean,
+    download_progress,
+    error_console,
+    print_json,
+    working,
+)
 from macrid.errors import DataError
 from macrid.files import check_free
 
@@ -39,7 +47,7 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("name", "status", "users", "items", "interactions"):
         table.add_column(name, justify="left" if name in ("name", "status") else "right", no_wrap=True)
-    table.add_column("what")
+    table.add_column("what", no_wrap=True, overflow="ellipsis")
     for entry, status in rows:
         counts = _expected(entry) or {}
         told = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
@@ -70,7 +78,9 @@ def prepare(
     from macrid.data import catalog, store
     from macrid.data.interactions import Interactions
 
-    check_free(out, overwrite, DataError)
+    check_free(out, overwrite, DataError, made=store.FILES)
+    if not Path(source).exists() and source not in catalog.names():
+        raise DataError(f"{source}: neither a file nor a name of the catalogue{did_you_mean(source)}")
     if source in catalog.names() and not Path(source).is_file():
         _refuse_options(context, source)
         with download_progress() as progress, working(f"reading {source}"):

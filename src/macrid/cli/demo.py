@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, error_console, items_table, print_json, working
-from macrid.cli.train import print_report, train_run
+from macrid.cli.train import example_command, print_report, train_run
 from macrid.errors import RunError
 from macrid.files import check_free
 
@@ -38,8 +38,9 @@ def demo(
     from macrid.data.shop import generate
     from macrid.evaluation.disentanglement import nmi
     from macrid.models.macridvae import MacridVAE
+    from macrid.runs import FILES, TRAINING
 
-    check_free(out, overwrite or _is_demo(out), RunError)
+    check_free(out, overwrite or _is_demo(out), RunError, made=(*FILES, TRAINING))
     with working("building the shop"):
         shop = generate(seed=seed)
         split = shop.split()
@@ -63,7 +64,7 @@ def demo(
     console.print(f", never shown in training (NMI {report['nmi']:.2f})")
     console.print(_crossing(model, categories))
     _show_a_user(model, split, shop)
-    console.print(f"\n{out}: ready; next: macrid recommend {out} --history {','.join(map(str, model.items[:3]))}")
+    console.print(f"\n{out}: ready; next: {example_command(model, out)}", soft_wrap=True)
 
 
 def _is_demo(out: Path) -> bool:

@@ -21,6 +21,10 @@ from macrid.cli.common import (
 from macrid.errors import DataError, RequestError, UnknownItemsWarning
 
 if TYPE_CHECKING:
+    import numpy as np
+    import scipy.sparse as sp
+
+    from macrid.data.interactions import Interactions
     from macrid.models.base import Recommender
 
 USERS_AT_ONCE = 2000
@@ -41,6 +45,10 @@ def recommend(
     output: Path | None = typer.Option(None, help="Where the Parquet of recommendations for --input goes."),
     user_col: str | None = typer.Option(None, help="Column of the user in --input; guessed if not given."),
     item_col: str | None = typer.Option(None, help="Column of the item in --input; guessed if not given."),
+    rating_col: str | None = typer.Option(None, help="Column of the rating in --input; guessed if not given."),
+    min_rating: float | None = typer.Option(
+        None, help="Take only items rated so high into a history; by default the threshold of the training, if any."
+    ),
     overwrite: bool = typer.Option(False, help="Replace --output if it is there."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -55,9 +63,13 @@ def recommend(
         raise typer.BadParameter("--input and --output go together")
     if (input is None) == (not history):
         raise typer.BadParameter("give either --history, or --input and --output")
+    if output is not None and output.suffix.lower() not in (".parquet", ".pq"):
+        raise typer.BadParameter(f"--output {output}: the recommendations are written as Parquet; end it with .parquet")
+    if output is not None and not output.resolve().parent.is_dir():
+        raise DataError(f"{output}: there is no folder {output.resolve().parent}; make it first")
     if output is not None and output.exists() and not overwrite:
         raise DataError(f"{output}: is there already; choose another file, or replace it with --overwrite")
-    from macrid.runs import load
+    from macrid.runs import load, read_config
 
     with working("loading"):
         model = load(run, device)
@@ -67,7 +79,10 @@ def recommend(
     }
     if input is not None and output is not None:
         candidates = model._candidates(**limits)
-        told = _many(model, input, output, n, exclude_seen, candidates, user_col, item_col)
+        if min_rating is None and rating_col is None:
+            min_rating = read_config(run).get("data", {}).get("min_rating")
+        columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
+        told = _many(model, input, output, n, exclude_seen, candidates, columns, min_rating)
         if json:
             print_json(told)
         else:
@@ -87,27 +102,32 @@ def _many(
     n: int,
     exclude_seen: bool,
     candidates: Any,
-    user: str | None,
-    item: str | None,
+    columns: dict[str, Any],
+    min_rating: float | None,
 ) -> dict[str, Any]:
-    """Recommend for every user of a table; users of whom no item is known are left out and named."""
+    """Recommend for every user of a table; users of whom no item is known are left out and named.
+
+    min_rating: items rated lower are no part of a history, but seen all the same.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from macrid.data.ids import first_few
-    from macrid.data.interactions import Interactions, csr_from_pairs
+    from macrid.data.interactions import Interactions
 
     with working(f"reading {source}"):
-        events = Interactions.read(source, user=column(user), item=column(item), min_items=1)
-    error_console.print(str(events.report))
+        events = Interactions.read(source, **columns, min_items=1)
+        liked = _liked(source, columns, min_rating)
+    error_console.print(str(liked.report if liked else events.report))
     ids = list(events.items)
     if events.items.are_integers != model.items.are_integers:  # a text file does not say which of the two it means
         ids = [model.items.parse(str(value)) for value in ids]
     positions = model.items.positions(ids)
-    rows, columns = events.pairs
-    known = positions[columns] >= 0
-    matrix = csr_from_pairs(rows[known], positions[columns[known]], (len(events.users), len(model.items)))
+    seen = _on_catalogue(events, positions, len(model.items))
+    matrix = seen
+    if liked is not None:  # the same users and items, less what was rated low
+        matrix = _on_catalogue(_renumbered(liked, events), positions, len(model.items))
     unknown = [ids[place] for place in np.flatnonzero(positions < 0)]
     if unknown:
         warnings.warn(
@@ -118,7 +138,7 @@ def _many(
     allowed = np.ones(len(model.items), dtype=bool) if candidates is None else candidates
     left = np.full(len(events.users), int(allowed.sum()))
     if exclude_seen:
-        left -= (matrix @ allowed.astype(np.float64)).astype(int)
+        left -= (seen @ allowed.astype(np.float64)).astype(int)
     has_known, enough = np.diff(matrix.indptr) > 0, left >= n
     for people, why in ((~has_known, "have no known item"), (has_known & ~enough, f"have fewer than {n} items left")):
         if people.any():
@@ -132,7 +152,7 @@ def _many(
         bar = progress.add_task("recommending", total=len(users), told="")
         for start in range(0, len(users), USERS_AT_ONCE):
             batch = users[start : start + USERS_AT_ONCE]
-            found = model.top(matrix[batch], n, exclude_seen=exclude_seen, candidates=candidates)
+            found = model.top(matrix[batch], n, exclude_seen=exclude_seen, seen=seen[batch], candidates=candidates)
             best.append(found[0])
             scores.append(found[1])
             progress.update(bar, advance=len(batch), told=f"{min(start + USERS_AT_ONCE, len(users)):,} users")
@@ -157,6 +177,37 @@ def _many(
         "left_out": len(events.users) - len(users),
         "unknown": len(unknown),
     }
+
+
+def _liked(source: Path, columns: dict[str, Any], min_rating: float | None) -> Interactions | None:
+    """Only what was rated high enough; None if there is no threshold, or no ratings to hold against it."""
+    from macrid.data.interactions import Interactions
+    from macrid.data.tables import RATING_NAMES, open_table
+
+    if min_rating is None:
+        return None
+    table = open_table(source, header=not any(isinstance(name, int) for name in columns.values()))
+    if table.find(columns["rating"], RATING_NAMES, "rating", required=False) is None:
+        return None
+    return Interactions.read(source, **columns, min_rating=min_rating, min_items=1)
+
+
+def _renumbered(part: Interactions, whole: Interactions) -> Interactions:
+    """The same interactions with the positions that users and items have in `whole`."""
+    from macrid.data.interactions import Interactions
+
+    rows, columns = part.pairs
+    users, items = whole.users.positions(part.users), whole.items.positions(part.items)
+    return Interactions.from_pairs(users[rows], items[columns], whole.users, whole.items)
+
+
+def _on_catalogue(events: Interactions, positions: np.ndarray, items: int) -> sp.csr_array:
+    """Users × the model's items; `positions` says where each item of the events is, −1 if nowhere."""
+    from macrid.data.interactions import csr_from_pairs
+
+    rows, columns = events.pairs
+    known = positions[columns] >= 0
+    return csr_from_pairs(rows[known], positions[columns[known]], (len(events.users), items))
 
 
 def _write(output: Path, content: bytes) -> None:

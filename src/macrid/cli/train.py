@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,16 +53,18 @@ def train(
     """
     options = dict(locals())
     from macrid.models import model_class
+    from macrid.models.base import choose_device
 
     chosen = model_class(model)
     recommender = chosen(**given(chosen.settings_class, options))
+    choose_device(device or "auto")
     split, origin = _prepare(data, out, resume, overwrite)
     report = train_run(recommender, split, out, origin, given(TrainingSettings, options), resume)
     if json:
         print_json({"run": str(out), **report})
         return
     print_report(report)
-    console.print(f"{out}: ready; next: macrid recommend {out} --history {_example(recommender)}")
+    console.print(f"{out}: ready; next: {example_command(recommender, out)}", soft_wrap=True)
 
 
 def train_run(
@@ -73,15 +76,20 @@ def train_run(
     settings = TrainingSettings.make(training)
     earlier = (out / "metrics.json").exists()  # a complete run, which stays until this one is complete
     heldout = {"validation": split.validation, "test": split.test}
+    begun: dict[str, int] = {}
     try:
         with step_progress() as progress:
             bar = progress.add_task(f"epoch 1/{settings.epochs}", total=None, told="starting")
 
             def on_step(done: int, total: int) -> None:
-                progress.update(bar, completed=done, total=total)
+                epoch = len(model.log) + 1
+                progress.update(bar, completed=done, total=total, description=f"epoch {epoch}/{settings.epochs}")
+                if resume and "first" not in begun:
+                    begun["first"] = epoch
+                    error_console.print(f"going on after epoch {epoch - 1}" if epoch > 1 else "starting")
 
             def on_epoch(record: Any) -> None:
-                progress.update(bar, description=f"epoch {record.epoch + 1}/{settings.epochs}", told=_told(model.log))
+                progress.update(bar, told=_told(model.log))
                 if not error_console.is_terminal:  # a log file gets a line an epoch instead of a bar
                     error_console.print(str(record), soft_wrap=True)
 
@@ -96,7 +104,8 @@ def train_run(
             save(model, out, overwrite=True, heldout=heldout, data=origin, keep_training=True)
             error_console.print(f"the best weights so far are in {out}")
         if isinstance(stop, KeyboardInterrupt):
-            error_console.print(f"go on with: macrid train … --out {out} --resume")
+            again = shlex.join(["macrid", *(word for word in sys.argv[1:] if word not in ("--resume", "--overwrite"))])
+            error_console.print(f"go on with: {again} --resume", soft_wrap=True)
         raise
     with working("scoring"):
         report = _report(model, heldout)
@@ -134,7 +143,8 @@ def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split
         raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
     if has_checkpoint and not resume and not overwrite:
         raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
-    check_free(out, overwrite, RunError, own=(TRAINING, *FILES) if resume and has_checkpoint else (TRAINING,))
+    own = (TRAINING, *FILES) if resume and has_checkpoint else (TRAINING,)
+    check_free(out, overwrite, RunError, made=FILES, own=own)
     if resume and not has_checkpoint:
         error_console.print(f"{out}: no checkpoint yet, starting at the beginning")
     split, origin = load_split(data)
@@ -166,7 +176,7 @@ def _told(log: list[Any]) -> str:
     record = log[-1]
     parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
     if record.ndcg is not None:
-        parts.append(f"NDCG@100 {record.ndcg:.3f} (best {max(line.ndcg for line in log):.3f})")
+        parts.append(f"NDCG {record.ndcg:.3f} (best {max(line.ndcg for line in log):.3f})")
     if record.effective_concepts is not None:
         parts.append(f"{record.effective_concepts:.1f} concepts")
     return " ".join(parts)
@@ -181,8 +191,11 @@ def _peak_memory_mb() -> float | None:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def _example(model: Recommender) -> str:
+def example_command(model: Recommender, out: Path) -> str:
+    """A command to try next, ready to paste."""
     import numpy as np
 
-    favourites = np.argsort(-model.popularity, kind="stable")[:3]
-    return ",".join(str(model.items[position]) for position in favourites)
+    favourites = [str(model.items[position]) for position in np.argsort(-model.popularity, kind="stable")[:3]]
+    if any("," in item for item in favourites):
+        favourites = favourites[:1]
+    return shlex.join(["macrid", "recommend", str(out), "--history", ",".join(favourites)])

@@ -250,7 +250,7 @@ def clean_events(
     rows, users = _compact(rows, users)
     cols, item_ids = _compact(cols, item_ids)
     report = replace(report, duplicates=len(repeated), dropped_users=dropped)
-    table = None if items is None else join_items(item_ids, items)
+    table = None if items is None else join_items(item_ids, items, report.item_column)
     return Interactions.from_pairs(rows, cols, users, item_ids, table, report)
 
 
@@ -270,9 +270,9 @@ def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
     return number[codes], ids.take(np.flatnonzero(used))
 
 
-def join_items(item_ids: Ids, source: Any) -> pa.Table | None:
+def join_items(item_ids: Ids, source: Any, same_column: str | None = None) -> pa.Table | None:
     """The rows of an items table in the order of `item_ids`, nulls for unknown ones; None if it has nothing but ids."""
-    known, columns = read_items(source)
+    known, columns = read_items(source, same_column)
     if columns.num_columns == 0:
         return None
     if known.are_integers != item_ids.are_integers:

@@ -30,6 +30,13 @@ from macrid.version import __version__
 
 FORMAT = 1
 GROUPS = ("train", "validation", "test")
+MATRICES = ("train", "validation_history", "validation_target", "test_history", "test_target")
+FILES = (
+    "about.json",
+    "items.parquet",
+    "users.parquet",
+    *(f"{name}.{part}.npy" for name in MATRICES for part in ("indptr", "indices")),
+)
 
 
 def write(
@@ -38,7 +45,7 @@ def write(
     """Write a prepared folder, whole or not at all; `about` (a recipe, say) is kept in about.json under 'recipe'."""
     target = Path(folder)
     try:
-        check_free(target, overwrite, DataError)
+        check_free(target, overwrite, DataError, made=FILES)
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
                 _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))

@@ -64,7 +64,8 @@ class Table:
                 return by_plain_name[_plain(name)]
         if required:
             raise DataError(
-                f"{self.name}: no column looks like the {what}; name it, the columns are {_listed(self.columns)}"
+                f"{self.name}: no column looks like the {what}; name it (--{what}-col, or {what}= in Python),"
+                f" the columns are {_listed(self.columns)}"
             )
         return None
 
@@ -179,7 +180,7 @@ def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] 
         if isinstance(source, pa.Table):
             return FrameTable(source)
         if type(source).__module__.startswith("pandas"):
-            return FrameTable(pa.Table.from_pandas(source, preserve_index=False))
+            return FrameTable(pa.Table.from_pandas(source, preserve_index=None))
         if hasattr(source, "__arrow_c_stream__"):
             return FrameTable(pa.table(source))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -196,6 +197,8 @@ def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple
 
     Ids without a type, those of a text file, are integers if all of them can be written back as they were read.
     """
+    if pa.types.is_nested(column.type):
+        raise DataError(f"{where}: holds lists; give one row per user and item (`explode` in pandas and polars)")
     encoded = _dictionary_encoded(column, where)
     values = encoded.dictionary
     missing = np.zeros(len(encoded), dtype=bool)
@@ -275,10 +278,13 @@ def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
         return pa.chunked_array([pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())])
 
 
-def read_items(source: Any, item: str | int | None = None) -> tuple[Ids, pa.Table]:
-    """An items table: its ids, and its other columns, with the one that names an item called 'title'."""
+def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Table]:
+    """An items table: its ids, and its other columns, with the one that names an item called 'title'.
+
+    same_column: what the item's column is called in the events; it is used where the items table has it as well.
+    """
     table = open_table(source, no_header_names=MOVIE_COLUMNS)
-    key = table.find(item, ITEM_NAMES, "item")
+    key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
     assert key is not None
     title = table.find(None, TITLE_NAMES, "title", required=False)
     title = None if title == key else title

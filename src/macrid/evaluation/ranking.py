@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.errors import SettingsError
+from macrid.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -78,6 +78,8 @@ def evaluate(
     metrics: any of "ndcg@k" and "recall@k". Recall is divided by min(k, size of the target).
     nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
     """
+    if not hasattr(heldout, "target"):
+        raise DataError(f"cannot evaluate on {type(heldout).__name__}; give held-out users, such as split.test")
     parsed = [_parse(name) for name in metrics]
     if not parsed:
         raise SettingsError("no metric was given; give some, such as ndcg@100")

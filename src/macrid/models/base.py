@@ -145,22 +145,30 @@ class Recommender(ABC):
         return Recommendations(self._describe(positions[0], scores[0]), tuple(unknown))
 
     def top(
-        self, histories: sp.csr_array, n: int, *, exclude_seen: bool = True, candidates: np.ndarray | None = None
+        self,
+        histories: sp.csr_array,
+        n: int,
+        *,
+        exclude_seen: bool = True,
+        seen: sp.csr_array | None = None,
+        candidates: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and scores of the n best items for many histories at once: (users, n) each.
+        """Positions in `items` and scores of the n best items for many histories at once: (users, n) each.
 
+        seen: what `exclude_seen` leaves out, users × items; the histories themselves unless given.
         candidates: a mask over items, True where an item may be chosen.
         """
+        seen = histories if seen is None else seen
         if not isinstance(n, int | np.integer) or n < 1:
             raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
         allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
         positions, scores = [], []
         for start in range(0, histories.shape[0], 500):
-            batch = histories[start : start + 500]
-            rows = np.repeat(np.arange(batch.shape[0]), np.diff(batch.indptr))
+            batch, had = histories[start : start + 500], seen[start : start + 500]
+            rows = np.repeat(np.arange(had.shape[0]), np.diff(had.indptr))
             left = np.full(batch.shape[0], int(allowed.sum()))
             if exclude_seen:
-                left -= np.bincount(rows, weights=allowed[batch.indices], minlength=batch.shape[0]).astype(int)
+                left -= np.bincount(rows, weights=allowed[had.indices], minlength=batch.shape[0]).astype(int)
             if left.min() < n:
                 raise RequestError(
                     f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
@@ -169,7 +177,7 @@ class Recommender(ABC):
             values = self.scores(batch)
             values[:, torch.from_numpy(~allowed).to(values.device)] = -torch.inf
             if exclude_seen:
-                values[rows, batch.indices.astype(np.int64)] = -torch.inf
+                values[rows, had.indices.astype(np.int64)] = -torch.inf
             best = values.topk(n, dim=1)
             positions.append(best.indices.cpu().numpy())
             scores.append(best.values.cpu().numpy())
@@ -306,6 +314,8 @@ class NeuralRecommender(Recommender):
         from macrid.training.loop import train as train_network
 
         data = as_interactions(train)
+        if validation is not None and not hasattr(validation, "target"):
+            raise DataError(f"validation is {type(validation).__name__}; give held-out users, such as split.validation")
         if validation is not None and validation.history.shape[1] != len(data.items):
             raise DataError(
                 f"the validation users have {validation.history.shape[1]:,} items and the train users"

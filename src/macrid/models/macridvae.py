@@ -100,9 +100,10 @@ class MacridNetwork(nn.Module):
 
     def encode(self, histories: Histories, log_assignment: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
         """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
-        assignment = log_assignment[histories.items].exp()  # (interactions, concepts)
+        # F.embedding instead of indexing: its gradient is summed in a fixed order, so that a seed repeats exactly
+        assignment = F.embedding(histories.items, log_assignment).exp()  # (interactions, concepts)
         norm = (sum_by_user(assignment.square(), histories) + EPSILON**2).sqrt()  # (batch, concepts)
-        weights = assignment / norm[histories.rows]
+        weights = assignment / F.embedding(histories.rows, norm)
         if noise.keep is not None:
             weights = weights * noise.keep[:, None]
         hidden = weighted_sum(self.context_vectors, weights, histories)  # (batch, concepts, dim)
