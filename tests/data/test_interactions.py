@@ -322,3 +322,15 @@ def test_shapes_that_do_not_fit_are_refused():
 
 def test_repr_counts():
     assert repr(Interactions.read(FRAME, min_items=1)) == "Interactions(3 users, 4 items, 7 interactions)"
+
+
+def test_an_items_table_from_polars_joins_by_the_column_of_the_events():
+    events = pl.DataFrame({"Kunde": ["a"] * 3, "Artikel": ["x", "y", "z"]})
+    items = pl.DataFrame({"Artikel": ["y", "x"], "name": ["Y", "X"], "colour": ["red", None]})
+    data = Interactions.read(events, user="Kunde", item="Artikel", min_items=1, items=items)
+    assert data.table.to_pydict() == {"title": ["X", "Y", None], "colour": [None, "red", None]}
+
+
+def test_lists_in_an_id_column_are_answered_with_what_to_do():
+    with pytest.raises(DataError, match="column 'item_id': holds lists; give one row per user and item"):
+        Interactions.read(pl.DataFrame({"user_id": [1, 2], "item_id": [[1], [2]]}))

@@ -176,7 +176,7 @@ def test_overwrite_never_deletes_the_working_or_home_folder(tmp_path, monkeypatc
 
 def test_overwrite_never_deletes_a_file_that_macrid_did_not_write(prepared):
     (prepared / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="holds 'thesis.txt', which macrid did not write"):
+    with pytest.raises(DataError, match=r"holds 'thesis.txt', which macrid did not write"):
         store.write(small_split(), prepared, overwrite=True)
     assert (prepared / "thesis.txt").read_text() == "years of work"
 

@@ -75,6 +75,9 @@ class FrameTable(Table):
 
     def __init__(self, table: pa.Table, name: str = "frame") -> None:
         super().__init__(name, table.column_names)
+        for place, field in enumerate(table.schema):
+            if pa.types.is_string_view(field.type):  # what polars hands over, and few functions of Arrow take
+                table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
         self.table = table
 
     def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
