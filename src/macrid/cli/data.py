@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Table
 
 from macrid.cli.common import (
     column,
@@ -44,15 +43,15 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
             for entry, status in rows
         ])  # fmt: skip
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("name", "status", "users", "items", "interactions"):
-        table.add_column(name, justify="left" if name in ("name", "status") else "right", no_wrap=True)
-    table.add_column("what", no_wrap=True, overflow="ellipsis")
+    wide = console.width >= 130
+    console.print(f"{'name':<16} {'status':<11} {'users':>8} {'items':>7} {'interactions':>13}", style="bold")
     for entry, status in rows:
         counts = _expected(entry) or {}
         told = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
-        table.add_row(entry.name, status, *told, entry.what)
-    console.print(table)
+        line = f"{entry.name:<16} {status:<11} {told[0]:>8} {told[1]:>7} {told[2]:>13}"
+        console.print(f"{line}  {entry.what}" if wide else line)
+        if not wide:
+            console.print(f"  {entry.what}", style="dim")
 
 
 @app.command()

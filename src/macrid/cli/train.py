@@ -83,7 +83,12 @@ def train_run(
 
             def on_step(done: int, total: int) -> None:
                 epoch = len(model.log) + 1
-                progress.update(bar, completed=done, total=total, description=f"epoch {epoch}/{settings.epochs}")
+                progress.update(
+                    bar,
+                    completed=(epoch - 1) * total + done,
+                    total=settings.epochs * total,
+                    description=f"epoch {epoch}/{settings.epochs}",
+                )
                 if resume and "first" not in begun:
                     begun["first"] = epoch
                     error_console.print(f"going on after epoch {epoch - 1}" if epoch > 1 else "starting")
