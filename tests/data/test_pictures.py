@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macrid.data.assortment import CATEGORIES, Category
 from macrid.data.pictures import COLOURS, STYLES, colour_code, colour_name, mix, picture, word
-from macrid.data.shop import CATEGORIES, Category
 from macrid.errors import RequestError
 
 NAMES = [entry.name for entry in CATEGORIES]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from macrid.data.assortment import CATEGORIES, FACTORS
 from macrid.data.ids import Ids
-from macrid.data.shop import CATEGORIES, FACTORS, Laws, Shop, generate, ndcg
+from macrid.data.shop import Laws, Shop, generate, ndcg
 from macrid.data.split import HeldOut
 from macrid.errors import RequestError, SettingsError
 
