@@ -36,3 +36,15 @@ def test_the_five_lines_of_the_readme_run(tmp_path, monkeypatch, shop, capsys):
     monkeypatch.chdir(tmp_path)
     exec(code.replace("on_epoch=print", "epochs=2"), {})
     assert "NDCG@100" in capsys.readouterr().out
+
+
+def test_the_catalogue_in_the_docs_is_the_one_in_the_code():
+    from macrid.data import catalog
+
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    for name in catalog.names():
+        row = re.search(rf"^\| `{name}` \|(.*)$", page, re.MULTILINE)[1]
+        expected = catalog.entry(name).expected
+        if expected is not None:
+            counts = (expected.users, expected.items, expected.interactions)
+            assert [cell.strip() for cell in row.split("|")[:3]] == [f"{count:,}" for count in counts]

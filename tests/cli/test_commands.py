@@ -466,3 +466,33 @@ def test_doctor_copes_with_a_relative_cache(invoke, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MACRID_CACHE", "nope/cache")
     assert invoke("doctor")[0] == 0
+
+
+def test_a_disk_that_fills_up_during_training_leaves_the_earlier_run(invoke, prepared, tmp_path):
+    import resource
+
+    out = tmp_path / "run"
+    assert invoke("train", prepared, "--out", out, "--epochs", 1, "--dim", 4)[0] == 0
+    before = (out / "model.safetensors").read_bytes()
+    command = [
+        sys.executable,
+        "-m",
+        "macrid",
+        "train",
+        str(prepared),
+        "--out",
+        str(out),
+        "--overwrite",
+        "--epochs",
+        "2",
+    ]
+    limit = (20_000, 20_000)  # bytes a file may have; the checkpoint needs more
+    full = subprocess.run(
+        command, capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )  # fmt: skip
+    assert full.returncode == 1, full.stderr
+    assert "cannot be written" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert (out / "model.safetensors").read_bytes() == before
+    assert invoke("evaluate", out)[0] == 0
