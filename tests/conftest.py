@@ -1,7 +1,6 @@
 """A small shop, and a model trained on it once for all tests that only ask questions."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -28,12 +27,3 @@ def trained(shop_split):
     model = macrid.MacridVAE(concepts=7, dim=16)
     model.fit(shop_split.train, validation=shop_split.validation, epochs=12, batch_size=50, seed=1, device="cpu")
     return model, shop_split
-
-
-@pytest.fixture
-def real_data() -> Path:
-    """The folder of the real data sets; tests that need them are skipped where there are none."""
-    folder = os.environ.get("MACRID_DATA")
-    if not folder:
-        pytest.skip("MACRID_DATA is not set; point it at the real data sets to run this test")
-    return Path(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -31,7 +32,7 @@ MOVIE_COLUMNS = ("item", "title", "genres")
 MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 
 
-class Table:
+class Table(ABC):
     """A table whose columns can be listed before any of them is read."""
 
     are_typed = True  # whether the source says what is a string and what a number; text files do not
@@ -40,9 +41,9 @@ class Table:
         self.name = name
         self.columns = list(columns)
 
+    @abstractmethod
     def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
         """Only these columns; those among `ids` and `text` come as they were written, '007' included."""
-        raise NotImplementedError  # pragma: no cover
 
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
         """Codes and distinct ids of a column that was read from here; see `encode_ids`."""
