@@ -31,3 +31,8 @@ class UnknownItemsWarning(UserWarning):
 
 class CollapseWarning(UserWarning):
     """Fewer than half of the concepts are in effective use."""
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says is wrong, short enough for a message of ours."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -31,7 +31,7 @@ from macrid.config import TrainingSettings
 from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
-from macrid.errors import MacridError, RunError
+from macrid.errors import MacridError, RunError, first_line
 from macrid.files import check_free, new_folder, recover
 from macrid.models import model_class
 from macrid.models.base import Recommender
@@ -118,7 +118,7 @@ def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
             raise ValueError("model.safetensors holds numbers that are not finite")
         model.load_state(state)
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise RunError(f"{path}: damaged run, its files do not fit together ({_first_line(error)})") from error
+        raise RunError(f"{path}: damaged run, its files do not fit together ({first_line(error)})") from error
     return model.to(device)
 
 
@@ -206,11 +206,7 @@ def _read(path: Path, name: str, reader: Any) -> Any:
     try:
         return reader(path / name)
     except (OSError, ValueError, SafetensorError, pa.ArrowException) as error:
-        raise RunError(f"{path / name}: damaged, cannot be read ({_first_line(error)})") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RunError(f"{path / name}: damaged, cannot be read ({first_line(error)})") from error
 
 
 def _pretty(value: Any) -> str:

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from macrid.data.ids import Ids
-from macrid.errors import DataError
+from macrid.errors import DataError, first_line
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
               "client_id", "session_id", "session")  # fmt: skip
@@ -93,13 +93,13 @@ class ParquetTable(Table):
         try:
             super().__init__(path.name, pa.parquet.read_schema(path).names)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path}: not a readable Parquet file ({_first_line(error)})") from error
+            raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
     def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
         try:
             return pa.parquet.read_table(self.path, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self.path}: damaged Parquet file ({_first_line(error)})") from error
+            raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
 
 class DelimitedTable(Table):
@@ -156,7 +156,7 @@ class DelimitedTable(Table):
                 convert_options=pa.csv.ConvertOptions(include_columns=list(columns), column_types=types),
             )
         except pa.ArrowInvalid as error:
-            reason = _first_line(error)
+            reason = first_line(error)
             if "invalid UTF8" in reason:
                 raise UnicodeError(reason) from error
             if "Empty CSV file" in reason:
@@ -165,7 +165,7 @@ class DelimitedTable(Table):
                 return self._read(columns, types, encoding, threads=False)
             raise DataError(f"{self.path}: {self._without_header(reason)}") from error
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read to its end ({_first_line(error)})") from error
+            raise DataError(f"{self.path}: cannot be read to its end ({first_line(error)})") from error
 
     def _without_header(self, reason: str) -> str:
         """Rows are counted from the first row of data everywhere else."""
@@ -321,10 +321,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
 def _is_number(value: Any) -> bool:
     try:
         float(value)
@@ -354,7 +350,7 @@ def _first_row(path: Path) -> str:
     try:
         start: bytes = _open_bytes(path).read(1 << 20)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read ({_first_line(error)})") from error
+        raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
     if b"\0" in start:
         raise DataError(f"{path}: not a text file in UTF-8 or Latin-1; save it as CSV in UTF-8, or give Parquet")
     first = re.split(rb"[\r\n]", start, maxsplit=1)[0]

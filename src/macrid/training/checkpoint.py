@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from macrid.errors import RunError
+from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically
 
 FORMAT = 1
@@ -105,7 +105,7 @@ def read(
             }
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunError(
-            f"{path}: not a readable checkpoint ({str(error).splitlines()[0]}); train again without --resume"
+            f"{path}: not a readable checkpoint ({first_line(error)}); train again without --resume"
         ) from error
     device = next(network.parameters()).device
     return progress, {name: value.to(device) for name, value in _under(tensors, "best.").items()}
