@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test lint format clean
+.PHONY: install demo test bench bench-gpu lint format clean
 
 install: $(VENV)/.installed
 
@@ -17,6 +17,14 @@ demo: install
 
 test: install
 	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+bench: install
+	$(BIN)/python benchmarks/speed.py $(ARGS)
+	$(BIN)/python benchmarks/report.py
+
+bench-gpu: install
+	$(BIN)/python benchmarks/speed.py --device cuda $(ARGS)
+	$(BIN)/python benchmarks/report.py
 
 lint: install
 	$(BIN)/ruff check src tests benchmarks

@@ -67,6 +67,16 @@ class TrainingSettings(Settings):
     """Largest norm of a gradient; longer ones are shortened to it."""
     patience: int = Field(15, ge=1)
     """Stop after so many epochs without a better validation NDCG@100."""
+    likelihood: Literal["exact", "sampled"] = "exact"
+    """Of a history: over all items, or estimated from its own items and some others (for very large catalogues)."""
+    negatives: int = Field(1024, ge=1)
+    """With the sampled likelihood: how many other items, drawn anew in each step for all its users."""
+    sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
+    """How they are drawn: by the root of popularity, log-uniformly by its rank, or all alike."""
+    precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
+    """Of matrix products on a GPU; auto is bf16 where the GPU has it. On a CPU bf16 applies to gradients only."""
+    scratch_mib: int = Field(16, ge=1)
+    """Memory that the sum over all items may take on a CPU beside its results; less is slower."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Seed of everything random; on a CPU the same seed gives the same model."""
     device: str = "auto"
@@ -80,6 +90,8 @@ class TrainingSettings(Settings):
 def _say(settings: type[Settings], detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else "settings"
     if detail["type"] == "extra_forbidden":
+        if settings is not TrainingSettings and name in TrainingSettings.model_fields:
+            return f"'{name}' is a setting of the training; give it to fit"
         return f"no setting '{name}'; there are {', '.join(settings.model_fields)}"
     limits = {"greater_than": ("gt", "above"), "greater_than_equal": ("ge", "at least"),
               "less_than": ("lt", "below"), "less_than_equal": ("le", "at most")}  # fmt: skip

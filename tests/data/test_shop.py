@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from macrid.data import pictures
+from macrid.data import shop as law
 from macrid.data.assortment import CATEGORIES, FACTORS
 from macrid.data.ids import Ids
 from macrid.data.shop import Laws, Shop, generate, ndcg
@@ -39,6 +43,13 @@ def surprise(observed: np.ndarray, expected: np.ndarray) -> float:
     return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1))
 
 
+@pytest.fixture
+def proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small shops are drawn like large ones."""
+    monkeypatch.setattr(law, "RACE_CELLS", 0)
+    monkeypatch.setattr(law, "TRY_COST", 0)
+
+
 def test_the_same_seed_gives_the_same_shop() -> None:
     one, two = (generate(users=300, items=120, seed=11) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(one.interactions.pairs, two.interactions.pairs, strict=True))
@@ -63,6 +74,18 @@ def test_a_small_shop_is_the_same_on_every_machine() -> None:
     assert len(shop.interactions) == 1704
     first = [shop.interactions.items[item] for item in shop.interactions.pairs[1][:5]]
     assert first == ["shirt-0002", "shirt-0006", "shirt-0001", "mug-0001", "watch-0007"]
+
+
+def test_the_default_shop_is_the_one_it_always_was() -> None:
+    shop = generate(seed=0)
+    table = shop.interactions.table
+    assert table is not None
+    digest = hashlib.sha256()
+    for positions in shop.interactions.pairs:
+        digest.update(positions.astype("<i4").tobytes())
+    for texts in (shop.interactions.users, shop.interactions.items, table.column("title").to_pylist()):
+        digest.update("\n".join(map(str, texts)).encode())
+    assert digest.hexdigest() == "b012b942eb993fc8c048ff6574146c98e727f915a9bd727c78736b149b96e345"
 
 
 def test_every_user_likes_two_to_four_categories_and_touches_all(shop: Shop) -> None:
@@ -131,6 +154,82 @@ def test_second_choices_are_drawn_from_what_the_first_left(crowd: Shop) -> None:
     assert surprise(observed, with_first) < 1e-6  # the test can tell the difference
 
 
+@pytest.mark.parametrize(
+    ("tries", "turns"),
+    [(64, 6), (2, 6), (0, 6), (64, 1), (2, 0)],
+    ids=["proposed", "some weighed", "all weighed", "filled up by the race", "all by the race"],
+)
+def test_large_shops_draw_first_second_and_third_choices_as_plackett_and_luce_say(
+    monkeypatch: pytest.MonkeyPatch, proposed: None, tries: int, turns: int
+) -> None:
+    monkeypatch.setattr(law, "TRIES", tries)
+    monkeypatch.setattr(law, "TURNS", turns)
+    one, count = generate(users=1, items=42, seed=4, laws=Laws(strength=6)), 60_000
+    twins = replace(
+        one,
+        share=np.repeat(one.share, count, axis=0),
+        preferred={name: np.repeat(points, count, axis=0) for name, points in one.preferred.items()},
+        strength={name: np.repeat(values, count, axis=0) for name, values in one.strength.items()},
+    )
+    rows, items = law._draw(twins, np.full(count, 3), np.random.SeedSequence(8))
+    assert np.array_equal(rows, np.repeat(np.arange(count), 3))
+    first, second, third = items.reshape(count, 3).T
+    p = one.probabilities([0])[0]
+    pairs = p[:, None] * p / (1 - p[:, None])  # (first, second)
+    np.fill_diagonal(pairs, 0)
+    left = 1 - p[:, None] - p
+    np.fill_diagonal(left, 1)
+    thirds = p * ((pairs / left).sum() - (pairs / left).sum(axis=0) - (pairs / left).sum(axis=1))
+    assert thirds.sum() == pytest.approx(1)
+    observed = np.bincount(first * 42 + second, minlength=42 * 42)
+    assert observed[:: 42 + 1].sum() == 0
+    often = pairs.ravel() * count > 5
+    rest = [pairs.ravel()[~often].sum()]
+    expected = np.concatenate([pairs.ravel()[often], rest]) * count
+    assert surprise(np.append(observed[often], observed[~often].sum()), expected) > 1e-4
+    assert surprise(np.bincount(third, minlength=42), thirds * count) > 1e-4
+    assert surprise(np.bincount(third, minlength=42), p * count) < 1e-6  # the test can tell the difference
+
+
+def test_large_and_small_shops_follow_the_same_law(shop: Shop, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("proposed")
+    large = generate(seed=3)
+    assert not np.array_equal(large.interactions.pairs[1], shop.interactions.pairs[1])
+    assert np.array_equal(large.interactions.matrix.indptr, shop.interactions.matrix.indptr)
+    one, two = shop.interactions.popularity, large.interactions.popularity
+    for category in range(7):
+        own = (shop.category == category) & (one + two > 10)
+        assert chi2.sf(((one - two)[own] ** 2 / (one + two)[own]).sum(), own.sum()) > 1e-4
+    users = np.arange(1000)
+    log = np.log(shop.probabilities(users))
+    gap = [(data.interactions.matrix[users].toarray() * log).mean(axis=1) for data in (shop, large)]
+    assert abs((gap[0] - gap[1]).mean()) < 4 * (gap[0] - gap[1]).std() / np.sqrt(len(users))
+    best = [data.oracle(data.split().test, data.split().items) for data in (shop, large)]
+    assert best[0] == pytest.approx(best[1], rel=0.05)
+
+
+@pytest.mark.parametrize("strength", [2.1, 300.0])
+def test_large_shops_give_every_user_the_asked_number_of_different_items(
+    monkeypatch: pytest.MonkeyPatch, proposed: None, strength: float
+) -> None:
+    monkeypatch.setattr(law, "DRAWS_AT_ONCE", 1000)
+    one, two = (generate(300, 120, seed=2, interactions=9_000, laws=Laws(strength=strength)) for _ in range(2))
+    rows, columns = one.interactions.pairs
+    assert len(np.unique(rows.astype(np.int64) * 120 + columns)) == len(rows)
+    assert len(rows) == pytest.approx(9_000, rel=0.01)
+    assert np.array_equal(columns, two.interactions.pairs[1])
+    monkeypatch.undo()
+    small = generate(300, 120, seed=2, interactions=9_000, laws=Laws(strength=strength))
+    assert np.array_equal(rows, small.interactions.pairs[0])
+
+
+def test_a_user_may_take_half_of_a_large_shop(proposed: None) -> None:
+    shop = generate(users=40, items=100, interactions=1000, laws=Laws(activity_spread=3, leak=0.001))
+    counts = np.diff(shop.interactions.matrix.indptr)
+    assert counts.max() == 50
+    assert shop.interactions.matrix.toarray().sum(axis=1).max() == 50
+
+
 def test_probable_items_are_taken_by_the_users_they_are_probable_for(shop: Shop) -> None:
     users = np.arange(300)
     chance = shop.probabilities(users)
@@ -193,6 +292,19 @@ def test_the_items_table_says_in_words_and_units_what_the_factors_are(shop: Shop
     assert all(row["price"] > 0 for row in rows)
     assert {row["heel"] for row in rows if row["category"] != "shoes"} == {None}
     assert all(row["colour"] in row["title"].lower() for row in rows)
+
+
+def test_colours_styles_and_titles_have_the_words_of_the_factors(shop: Shop) -> None:
+    assert shop.interactions.table is not None
+    for item, row in enumerate(shop.interactions.table.to_pylist()):
+        entry = CATEGORIES[shop.category[item]]
+        own = {name: shop.factors[name][item] for name in entry.factors}
+        words = {name: pictures.word(choices, own[name]) for name, choices in entry.words.items()}
+        words["colour"] = pictures.colour_name(own["colour"])
+        words["style"] = pictures.word(pictures.STYLES, own["style"]) if "style" in own else None
+        assert (row["colour"], row["style"]) == (words["colour"], words["style"])
+        title = entry.title.format(**words).replace("plain", "")
+        assert row["title"].lower() == " ".join(title.split()).lower()
 
 
 def test_titles_read_like_a_shop(shop: Shop) -> None:
@@ -300,6 +412,22 @@ def test_memory_stays_below_a_matrix_of_users_and_items() -> None:
         tracemalloc.stop()
     assert len(shop.interactions) == pytest.approx(90_000, rel=0.02)
     assert peak < 0.5 * users * items * 8
+
+
+def test_a_hundred_thousand_items_take_a_tenth_of_the_memory_of_users_and_items() -> None:
+    users, items = 1_500, 100_000
+    tracemalloc.start()
+    try:
+        shop = generate(users=users, items=items, interactions=45_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(shop.interactions) == pytest.approx(45_000, rel=0.01)
+    assert peak < 0.1 * users * items * 8
+    counts = np.sort(shop.interactions.popularity)[::-1]
+    assert counts[: items // 5].sum() > 0.6 * counts.sum()
+    assert shop.interactions.items[0] == "bag-00001"
+    assert shop.interactions.items[items - 1] == "watch-10000"
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,21 @@ from macrid.data.ids import Ids
 from macrid.data.split import HeldOut
 from macrid.errors import SettingsError
 from macrid.evaluation.ranking import evaluate
+from macrid.models.base import Recommender
 
 
-class Fixed:
+class Fixed(Recommender):
     """A model with given scores for the users of a held-out group, told apart by a marker item in the history."""
 
+    fit = state = load_state = to = _item_vectors = None  # never asked for
+
     def __init__(self, scores: np.ndarray, history: sp.csr_array) -> None:
-        self.table = {history[[u]].indices.tobytes(): scores[u] for u in range(len(scores))}
+        super().__init__()
+        self.scores_of = {history[[u]].indices.tobytes(): scores[u] for u in range(len(scores))}
 
     def scores(self, histories):
         return torch.from_numpy(
-            np.stack([self.table[histories[[u]].indices.tobytes()] for u in range(histories.shape[0])])
+            np.stack([self.scores_of[histories[[u]].indices.tobytes()] for u in range(histories.shape[0])])
         )
 
 

@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from macrid.config import MacridVAESettings
 from macrid.errors import SettingsError
 from macrid.models.macridvae import MacridNetwork, MacridVAE, Noise
-from macrid.ops.sparse import Histories
 from tests.models.contract import RecommenderContract
-
-
-def histories_of(x: torch.Tensor) -> Histories:
-    counts = x.sum(dim=1).long()
-    offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    return Histories(offsets, x.nonzero()[:, 1], torch.repeat_interleave(counts))
+from tests.truth import histories_of
 
 
 def cosine(a, b):

@@ -1,4 +1,6 @@
-"""The tiled likelihood against the formula written out in float64."""
+"""The likelihood on every backend against the formula written out in float64."""
+
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -6,113 +8,301 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macrid.ops import partition
-from macrid.ops.partition import log_likelihood, log_partition
-from macrid.ops.sparse import Histories
+from macrid.ops.partition import bounded, log_likelihood, log_partition
+from tests.truth import (
+    BF16,
+    DEVICE,
+    DOUBLE,
+    KERNELS,
+    SINGLE,
+    Tolerance,
+    assert_near,
+    assert_same,
+    choose_rows,
+    histories,
+    mixed_weights,
+    naive_log_likelihood,
+    naive_log_partition,
+    problem,
+    runs_kernels,
+    somewhere,
+    with_gradients,
+)
 
 
-def histories(rows_of_items: list[list[int]]) -> Histories:
-    counts = torch.tensor([len(items) for items in rows_of_items])
-    offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    items = torch.tensor([item for row in rows_of_items for item in row], dtype=torch.long)
-    return Histories(offsets, items, torch.repeat_interleave(counts))
+class Way(NamedTuple):
+    """How the log-partition is computed."""
+
+    backend: str
+    kind: torch.dtype
+    device: str = "cpu"
+
+    def tolerance(self, temperature: float = 0.1) -> Tolerance:
+        """Probabilities of single precision are as good as their logits, which grow as the temperature falls."""
+        if self.kind == torch.float64:
+            return DOUBLE
+        return Tolerance(SINGLE.values, SINGLE.gradients * max(1.0, 0.1 / temperature))
 
 
-def naive_probabilities(components, items, log_assignment, temperature):
-    """p_ui before normalisation: (batch, items)."""
-    p = torch.zeros(len(components), len(items), dtype=torch.float64)
-    for k in range(components.shape[1]):
-        p = p + log_assignment[:, k].exp() * torch.exp(components[:, k] @ items.t() / temperature)
-    return p
+every_way = pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(Way("reference", torch.float64), id="reference"),
+        pytest.param(Way("chunked", torch.float64), id="chunked"),
+        pytest.param(Way("reference", torch.float32), id="reference, single"),
+        pytest.param(Way("chunked", torch.float32), id="chunked, single"),
+        pytest.param(Way("triton", torch.float32, DEVICE), id="triton", marks=KERNELS),
+    ],
+)
 
 
-def problem(batch, concepts, dim, items, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    unit = torch.nn.functional.normalize
-    z = unit(torch.randn(batch, concepts, dim, generator=generator, dtype=dtype), dim=-1)
-    h = unit(torch.randn(items, dim, generator=generator, dtype=dtype), dim=-1)
-    log_c = torch.log_softmax(5 * torch.randn(items, concepts, generator=generator, dtype=dtype), dim=1)
-    return [tensor.requires_grad_() for tensor in (z, h, log_c)]
+def check(way, inputs, temperature=0.1, hidden=None, bound=None, weights=None):
+    """log Z and its gradients on this way are those of the formula."""
+
+    def ours(z, h, log_c):
+        own = None if hidden is None else hidden.to(z.device)
+        return log_partition(z, h, log_c, temperature, backend=way.backend, hidden=own, bound=bound)
+
+    def truth(z, h, log_c):
+        return naive_log_partition(z, h, log_c, temperature, hidden)
+
+    weights = mixed_weights(len(inputs[0])) if weights is None else weights
+    assert_same(ours, truth, inputs, [weights], way.tolerance(temperature), way.kind, way.device)
 
 
-def relative_error(ours, truth):
-    return float(
-        (ours.detach().double() - truth.detach().double()).norm() / truth.detach().double().norm().clamp(min=1e-30)
+@every_way
+@pytest.mark.parametrize(
+    "shape",  # batch, concepts, dim, items
+    [
+        (1, 1, 2, 1),
+        (6, 7, 8, 3),  # sums fit into the padding to a power of two, exactly
+        (3, 8, 8, 5),  # one column is missing for that
+        (4, 20, 33, 65),
+        (2, 40, 8, 130),
+        (3, 7, 100, 40),
+        (5, 3, 16, 17),  # no padding at all
+        (2, 1, 500, 5),
+    ],
+)
+def test_log_partition_and_every_gradient_equal_the_formula(way, shape, monkeypatch):
+    monkeypatch.setattr(partition, "SCRATCH", 100)
+    check(way, problem(*shape))
+
+
+@every_way
+def test_blocks_of_users_and_of_items_make_no_difference(way, monkeypatch):
+    if way.backend == "triton":
+        from macrid.ops import partition_triton
+
+        tile = partition_triton.Tile(16, 16, 4, 1)
+        for name in ("FORWARD", "BACKWARD"):
+            monkeypatch.setattr(partition_triton, name, [tile])
+        monkeypatch.setattr(partition_triton, "_fits", {})
+    monkeypatch.setattr(partition, "SCRATCH", 1)
+    check(way, problem(18, 2, 4, 35))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batch=st.integers(1, 6), concepts=st.sampled_from([1, 2, 7, 20]), dim=st.integers(2, 9), items=st.integers(1, 50),
+    scratch=st.sampled_from([1, 30, 400, 1 << 20]), seed=st.integers(0, 99), hide=st.sampled_from([0.0, 0.5, 1.0]),
+)  # fmt: skip
+def test_blocks_of_any_size_give_the_formula(batch, concepts, dim, items, scratch, seed, hide):
+    hidden = torch.rand(batch, items, generator=torch.Generator().manual_seed(seed)) < hide
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "SCRATCH", scratch)
+        check(Way("chunked", torch.float64), problem(batch, concepts, dim, items, seed), hidden=hidden)
+
+
+@runs_kernels
+@settings(max_examples=12, deadline=None)
+@given(
+    batch=st.integers(1, 6), concepts=st.sampled_from([1, 2, 7, 20]), dim=st.sampled_from([2, 13, 16, 33]),
+    items=st.integers(1, 70), seed=st.integers(0, 99), hide=st.sampled_from([0.0, 0.5, 1.0]), known=st.booleans(),
+)  # fmt: skip
+def test_kernels_of_any_shape_give_the_formula(batch, concepts, dim, items, seed, hide, known):
+    hidden = torch.rand(batch, items, generator=torch.Generator().manual_seed(seed)) < hide
+    way = Way("triton", torch.float32, DEVICE)
+    check(way, problem(batch, concepts, dim, items, seed), hidden=hidden.byte(), bound=10.0 if known else None)
+
+
+@every_way
+@pytest.mark.parametrize("temperature", [0.001, 0.1, 10.0])
+@pytest.mark.parametrize("known", [False, True])
+def test_no_temperature_overflows(way, temperature, known):
+    check(way, problem(4, 3, 8, 65), temperature, bound=1 / temperature if known else None)
+
+
+@every_way
+def test_logits_far_from_zero_do_not_overflow_where_no_bound_is_known(way):
+    z, h, log_c = problem(4, 3, 8, 65)
+    check(way, [300 * z, h, log_c], temperature=1.0)
+    check(way, [z, h, log_c + 500], temperature=1.0)
+
+
+@every_way
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("tiny", [1e-30, 0.0])
+def test_assignments_of_next_to_nothing_and_of_nothing_are_handled(way, tiny, known):
+    z, h, log_c = problem(4, 3, 8, 65)
+    log_c = log_c.exp()
+    log_c[::2, 1] = tiny
+    log_c[:, 2] = tiny
+    log_c[5] = tiny
+    check(way, [z, h, log_c.log()], bound=10.0 if known else None)
+
+
+@every_way
+@pytest.mark.parametrize("known", [False, True])
+def test_hidden_items_are_left_out_of_their_user_alone(way, known):
+    hidden = torch.rand(5, 65, generator=torch.Generator().manual_seed(0)) < 0.5
+    hidden[1] = False
+    check(way, problem(5, 3, 8, 65), hidden=hidden.byte(), bound=10.0 if known else None)
+
+
+@every_way
+@pytest.mark.parametrize("known", [False, True])
+def test_a_user_with_everything_hidden_has_no_sum_and_no_gradient(way, known):
+    hidden = torch.zeros(5, 17, dtype=torch.uint8)
+    hidden[0], hidden[1], hidden[2] = 1, 1, 1  # with weights of both signs, and of 0
+    inputs = problem(5, 3, 8, 17)
+    check(way, inputs, hidden=hidden, bound=10.0 if known else None)
+    own = [tensor.to(way.device, way.kind) for tensor in inputs]
+    (log_z,), (by_z, *_) = with_gradients(
+        lambda *t: log_partition(*t, 0.1, backend=way.backend, hidden=hidden.to(way.device)), own, [mixed_weights(5)]
     )
+    assert (log_z[:3] == -torch.inf).all()
+    assert (by_z[:3] == 0).all()
+
+
+@every_way
+def test_users_of_weight_zero_have_no_gradient(way):
+    own = [tensor.to(way.device, way.kind) for tensor in problem(3, 2, 4, 20)]
+    _, gradients = with_gradients(lambda *t: log_partition(*t, 0.1, backend=way.backend), own, [torch.zeros(3)])
+    assert all((g == 0).all() for g in gradients)
+
+
+def kernel_likelihood(z, h, log_c, temperature, rows, *, precision="fp32", bound=None):
+    from macrid.ops.sparse_triton import Likelihood
+
+    return Likelihood.apply(z[None], h[None], log_c[None], rows, temperature, precision, bounded(bound))[0]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((1 << 20, torch.float64), id="one sweep"),
+        pytest.param((150, torch.float64), id="one sweep of many blocks"),
+        pytest.param((1, torch.float64), id="composed"),
+        pytest.param((1 << 20, torch.float32), id="one sweep, single"),
+        pytest.param((1, torch.float32), id="composed, single"),
+        pytest.param(None, id="triton", marks=KERNELS),
+    ]
+)
+def check_likelihood(request, monkeypatch):
+    """Checks the likelihood of some histories and its gradients against the formula."""
+    scratch, kind = request.param or (1, torch.float32)
+    monkeypatch.setattr(partition, "SCRATCH", scratch)
+
+    def check(inputs, rows, temperature=0.1, weight=-1.7, **options):
+        def ours(*tensors):
+            if request.param is None:
+                return kernel_likelihood(*tensors, temperature, somewhere(rows), **options)
+            return log_likelihood(*tensors, temperature, histories(rows), **options)
+
+        assert_same(
+            ours, lambda *t: naive_log_likelihood(*t, temperature, rows), inputs, [torch.tensor(weight)],
+            Way("", kind).tolerance(temperature), kind, "cpu" if request.param else DEVICE,
+        )  # fmt: skip
+
+    return check
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 2, 1), (5, 3, 8, 50), (4, 20, 33, 7), (3, 7, 100, 20), (2, 40, 16, 3)])
+def test_likelihood_and_every_gradient_equal_the_formula(check_likelihood, shape):
+    rows = choose_rows(shape[0], shape[3], torch.Generator().manual_seed(1), empty=shape[0] > 1)
+    check_likelihood(problem(*shape), rows)
+
+
+@pytest.mark.parametrize("temperature", [0.001, 0.1, 10.0])
+@pytest.mark.parametrize("known", [False, True])
+def test_no_temperature_overflows_the_likelihood(check_likelihood, temperature, known):
+    bound = 1 / temperature if known else None
+    check_likelihood(problem(4, 3, 8, 33), [[0, 5], [1], [], list(range(33))], temperature, bound=bound)
+
+
+@pytest.mark.parametrize("tiny", [1e-30, 0.0])
+def test_own_items_may_lack_a_concept(check_likelihood, tiny):
+    z, h, log_c = problem(3, 3, 4, 10)
+    log_c = log_c.exp()
+    log_c[::2, 1:] = tiny
+    check_likelihood([z, h, log_c.log()], [[1], [2, 3], [4, 0]])
+
+
+def test_histories_that_are_all_empty_have_likelihood_one(check_likelihood):
+    check_likelihood(problem(3, 2, 4, 10), [[], [], []])
+
+
+def test_histories_of_everything_are_counted_in_full(check_likelihood):
+    check_likelihood(problem(3, 2, 4, 10), [list(range(10))] * 3)
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    batch=st.integers(1, 6), concepts=st.sampled_from([1, 2, 7, 20]), dim=st.integers(2, 9),
-    items=st.integers(1, 50), tile=st.sampled_from([1, 3, 16, 64]), seed=st.integers(0, 99), full=st.booleans(),
+    batch=st.integers(1, 6), concepts=st.sampled_from([1, 2, 7, 20]), dim=st.integers(2, 9), items=st.integers(1, 50),
+    scratch=st.sampled_from([1, 60, 400, 1 << 20]), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_likelihood_and_all_gradients_equal_the_formula(batch, concepts, dim, items, tile, seed, full):
-    z, h, log_c = problem(batch, concepts, dim, items, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    rows = [
-        torch.randperm(items, generator=generator)[: items if full else seed % (items + 1)].tolist()
-        for _ in range(batch)
-    ]
-    rows[0] = []
-    p = naive_probabilities(z, h, log_c, 0.1)
-    truth = torch.stack([(p[u, row].log() - p[u].sum().log()).sum() for u, row in enumerate(rows)])
-    weights = torch.randn(batch, generator=generator, dtype=torch.float64)
-    expected = torch.autograd.grad((truth * weights).sum(), (z, h, log_c), allow_unused=True)
-
+def test_blocks_of_any_size_give_the_likelihood(batch, concepts, dim, items, scratch, seed):
+    rows = choose_rows(batch, items, torch.Generator().manual_seed(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "TILE_ITEMS", tile)
-        ours = log_likelihood(z, h, log_c, 0.1, histories(rows))
-        found = torch.autograd.grad((ours * weights).sum(), (z, h, log_c))
-    torch.testing.assert_close(ours, truth, rtol=1e-10, atol=1e-10)
-    for ours_grad, true_grad in zip(found, expected, strict=True):
-        torch.testing.assert_close(
-            ours_grad, torch.zeros_like(ours_grad) if true_grad is None else true_grad, rtol=1e-8, atol=1e-9
-        )
+        patch.setattr(partition, "SCRATCH", scratch)
+        assert_same(
+            lambda *t: log_likelihood(*t, 0.1, histories(rows)), lambda *t: naive_log_likelihood(*t, 0.1, rows),
+            problem(batch, concepts, dim, items, seed), [torch.tensor(0.6)], DOUBLE,
+        )  # fmt: skip
 
 
-def test_log_partition_and_its_gradients_equal_the_formula_across_many_tiles():
-    z, h, log_c = problem(5, 3, 8, 2500)
-    truth = naive_probabilities(z, h, log_c, 0.1).sum(dim=1).log()
-    expected = torch.autograd.grad(truth.sum(), (z, h, log_c))
-    ours = log_partition(z, h, log_c, 0.1)
-    for a, b in zip(torch.autograd.grad(ours.sum(), (z, h, log_c)), expected, strict=True):
-        assert relative_error(a, b) < 1e-10
-    assert relative_error(ours, truth) < 1e-12
+def test_bf16_on_a_cpu_rounds_the_gradients_only():
+    inputs = [tensor.float() for tensor in problem(6, 4, 12, 60)]
+    rows = choose_rows(6, 60, torch.Generator().manual_seed(0))
+
+    def likelihood(precision):
+        own = histories(rows)
+        one = [torch.ones(())]
+        return with_gradients(lambda *t: log_likelihood(*t, 0.1, own, precision=precision), inputs, one)
+
+    (value,), gradients = likelihood("fp32")
+    (rounded,), by_rounded = likelihood("bf16")
+    assert torch.equal(rounded, value)
+    for ours, exact in zip(by_rounded, gradients, strict=True):
+        assert_near(ours, exact, BF16.gradients)
+    assert not torch.equal(by_rounded[0], gradients[0])
+    assert not torch.equal(by_rounded[1], gradients[1])
 
 
-def test_float32_agrees_with_float64_within_its_precision():
-    z, h, log_c = problem(16, 7, 20, 3000)
-    rows = [torch.randperm(3000)[:40].tolist() for _ in range(16)]
-    truth = log_likelihood(z, h, log_c, 0.1, histories(rows))
-    expected = torch.autograd.grad(truth.sum(), (z, h, log_c))
-    singles = [tensor.detach().float().requires_grad_() for tensor in (z, h, log_c)]
-    ours = log_likelihood(*singles, 0.1, histories(rows))
-    assert relative_error(ours, truth) < 1e-6
-    for a, b in zip(torch.autograd.grad(ours.sum(), singles), expected, strict=True):
-        assert relative_error(a, b) < 1e-5
+@pytest.mark.parametrize("precision", [pytest.param(name, marks=KERNELS) for name in ("fp32", "tf32", "bf16")])
+def test_models_side_by_side_have_the_likelihoods_they_have_alone(precision):
+    from macrid.ops.sparse_triton import Likelihood
+
+    rows = somewhere(choose_rows(4, 30, torch.Generator().manual_seed(3)))
+    models = [[tensor.float().to(DEVICE) for tensor in problem(4, 3, 8, 30, seed)] for seed in (1, 2)]
+    weights = torch.tensor([0.4, -3.0])
+
+    def likelihood(*inputs):
+        return Likelihood.apply(*inputs, rows, 0.1, precision, True)
+
+    both, gradients = with_gradients(likelihood, [torch.stack(pair) for pair in zip(*models, strict=True)], [weights])
+    for number, inputs in enumerate(models):
+        alone, own = with_gradients(likelihood, [t[None] for t in inputs], [weights[number : number + 1]])
+        assert_near(both[0][number], alone[0][0], SINGLE.values)
+        for ours, expected in zip(gradients, own, strict=True):
+            assert_near(ours[number], expected[0], SINGLE.gradients)
 
 
-@pytest.mark.parametrize("temperature", [0.001, 0.01, 10.0])
-def test_no_temperature_overflows_single_precision(temperature):
-    z, h, log_c = problem(4, 3, 8, 100, dtype=torch.float32)
-    value = log_likelihood(z, h, log_c, temperature, histories([[0, 5], [1], [], [99]]))
-    value.sum().backward()
-    for tensor in (value, z.grad, h.grad, log_c.grad):
-        assert torch.isfinite(tensor).all()
-
-
-def test_assignment_probabilities_down_to_1e_minus_30_and_zero_are_handled():
-    z, h, _ = problem(3, 2, 4, 10)
-    for tiny in (1e-30, 0.0):
-        log_c = torch.tensor([[1.0 - tiny, tiny]] * 10, dtype=torch.float64).log()
-        value = log_likelihood(z, h, log_c, 0.1, histories([[1], [2, 3], [4]]))
-        alone = log_likelihood(z[:, :1], h, torch.zeros(10, 1, dtype=torch.float64), 0.1, histories([[1], [2, 3], [4]]))
-        torch.testing.assert_close(value, alone)
-        assert torch.isfinite(torch.autograd.grad(value.sum(), z)[0]).all()
-
-
-def test_no_tensor_as_large_as_users_times_items_is_made():
+@pytest.mark.parametrize("scratch", [1 << 15, 1 << 17])
+def test_no_tensor_as_large_as_users_times_items_is_made(scratch, monkeypatch):
+    monkeypatch.setattr(partition, "SCRATCH", scratch)
     batch, items = 64, 20_000
-    z, h, log_c = problem(batch, 2, 4, items, dtype=torch.float32)
+    inputs = [tensor.float().requires_grad_() for tensor in problem(batch, 2, 4, items)]
     rows = histories([[u, u + 100] for u in range(batch)])
     largest = 0
 
@@ -121,10 +311,10 @@ def test_no_tensor_as_large_as_users_times_items_is_made():
             nonlocal largest
             out = func(*args, **(kwargs or {}))
             for tensor in out if isinstance(out, tuple | list) else [out]:
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
                     largest = max(largest, tensor.untyped_storage().nbytes() // 4)
             return out
 
     with Watch():
-        log_likelihood(z, h, log_c, 0.1, rows).sum().backward()
+        log_likelihood(*inputs, 0.1, rows).backward()
     assert 0 < largest < batch * items / 4

@@ -89,7 +89,7 @@ def test_beta_grows_over_its_warm_up(shop_split):
     def spy(items):
         network = build(items)
         original = network.loss
-        network.loss = lambda histories, noise, beta: (seen.append(beta), original(histories, noise, beta))[1]
+        network.loss = lambda histories, noise, beta: (seen.append(float(beta)), original(histories, noise, beta))[1]
         return network
 
     model._build = spy
@@ -303,9 +303,9 @@ def test_a_damaged_checkpoint_is_refused(shop_split, tmp_path, damage):
 
 
 def test_the_random_numbers_of_an_epoch_depend_on_seed_and_epoch_only():
-    seeds = {loop._epoch_seed(seed, epoch) for seed in range(20) for epoch in range(20)}
+    seeds = {loop.epoch_seed(seed, epoch) for seed in range(20) for epoch in range(20)}
     assert len(seeds) == 400
-    assert loop._epoch_seed(3, 4) == loop._epoch_seed(3, 4)
+    assert loop.epoch_seed(3, 4) == loop.epoch_seed(3, 4)
 
 
 def test_epochs_are_json(shop_split):

@@ -58,7 +58,9 @@ def _compute() -> tuple[str, bool, str]:
         if not torch.cuda.is_available():
             return "device", True, f"cpu ({threads}); no GPU was found, training works without one"
         properties: Any = torch.cuda.get_device_properties(0)
-        return "device", True, f"cuda: {properties.name}, {properties.total_memory / 2**30:.0f} GiB; {threads}"
+        kernels = "fused kernels" if find_spec("triton") else "no triton, so no fused kernels: pip install triton"
+        memory = f"{properties.total_memory / 2**30:.0f} GiB"
+        return "device", True, f"cuda: {properties.name}, {memory}, {kernels}; {threads}"
     except (ImportError, RuntimeError, OSError) as error:
         return "device", False, f"torch does not work: {error}"
 

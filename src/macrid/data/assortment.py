@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from macrid.data import pictures
 from macrid.data.ids import Ids
@@ -111,55 +113,83 @@ CATEGORIES = (
 )
 
 
-def numbered(prefix: str, count: int) -> list[str]:
-    width = max(len(str(count)), 4)
-    return [f"{prefix}-{number:0{width}d}" for number in range(1, count + 1)]
+def numbered(prefix: str, count: int) -> pa.Array:
+    """Such as "bag-0017"; at least four digits, as many for all."""
+    digits = pa.array(np.arange(1, count + 1)).cast(pa.string())
+    return pc.binary_join_element_wise(prefix, pc.utf8_lpad(digits, max(len(str(count)), 4), "0"), "-")
 
 
 def items_table(
     category: np.ndarray, factors: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[Ids, pa.Table]:
-    """Ids such as "bag-0017", and what a shop would print about each item; null where a category lacks a factor."""
+    """Ids such as "bag-0017", and what a shop would print about each item; null where a category lacks a factor.
+
+    category: (items,) ascending positions in CATEGORIES.
+    """
     counts = np.bincount(category)
-    ids = [name for entry, count in zip(CATEGORIES, counts, strict=True) for name in numbered(entry.prefix, count)]
-    kinds = [CATEGORIES[number] for number in category]
+    ids = pa.concat_arrays([numbered(entry.prefix, count) for entry, count in zip(CATEGORIES, counts, strict=True)])
     chance = random.uniform(-1, 1, len(category))  # a price that nobody cares about, where price is no factor
     priced = np.where(np.isnan(factors["price"]), chance, factors["price"])
-    low, high = np.array([kind.units["price"] for kind in kinds]).T
+    low, high = _ends("price", category)
     columns = {
-        "title": [_title(kind, factors, item) for item, kind in enumerate(kinds)],
-        "category": [kind.name for kind in kinds],
+        "title": _titles(category, factors),
+        "category": pa.array([entry.name for entry in CATEGORIES]).take(pa.array(category)),
         "price": np.round(low * (high / low) ** ((priced + 1) / 2), 2),
-        "size": _labelled("size", kinds, factors),
-        "colour": [_word(kind, "colour", value) for kind, value in zip(kinds, factors["colour"], strict=True)],
+        "size": _labelled("size", category, factors),
+        "colour": _worded("colour", factors),
         "coolness": np.round(factors["colour"], 3),
-        "style": [_word(kind, "style", value) for kind, value in zip(kinds, factors["style"], strict=True)],
+        "style": _worded("style", factors),
         "boldness": np.round(factors["style"], 3),
-        "heel": _labelled("heel", kinds, factors),
-        "brightness": _labelled("brightness", kinds, factors, digits=0),
+        "heel": _labelled("heel", category, factors),
+        "brightness": _labelled("brightness", category, factors, digits=0),
     }
     return Ids(ids), pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
 
 
-def _labelled(name: str, kinds: Sequence[Category], factors: dict[str, np.ndarray], digits: int = 2) -> np.ndarray:
+def _ends(name: str, category: np.ndarray) -> np.ndarray:
+    """(2, items) what −1 and 1 of a factor are on the label; NaN where a category has no unit for it."""
+    return np.array([entry.units.get(name, (np.nan, np.nan)) for entry in CATEGORIES]).T[:, category]
+
+
+def _labelled(name: str, category: np.ndarray, factors: dict[str, np.ndarray], digits: int = 2) -> np.ndarray:
     """(items,) a factor in the unit of the label; NaN where a category lacks it."""
-    low, high = np.array([kind.units.get(name, (np.nan, np.nan)) for kind in kinds]).T
+    low, high = _ends(name, category)
     return np.round(low + (high - low) * (factors[name] + 1) / 2, digits)
 
 
-def _word(kind: Category, factor: str, value: float) -> str | None:
-    """The word for a factor, None where the category lacks it."""
-    if factor not in kind.factors:
-        return None
-    if factor == "colour":
-        return pictures.colour_name(value)
-    return pictures.word(pictures.STYLES if factor == "style" else kind.words[factor], value)
+def _worded(name: str, factors: dict[str, np.ndarray]) -> pa.Array:
+    """(items,) the word for a factor that all categories have the same words for; null where a category lacks it."""
+    words, values = _words(CATEGORIES[0], name), factors[name]
+    return pa.array(words).take(pa.array(_steps(values, len(words)), mask=np.isnan(values)))
 
 
-def _title(kind: Category, factors: dict[str, np.ndarray], item: int) -> str:
+def _words(kind: Category, name: str) -> tuple[str, ...]:
+    """The words for a factor from −1 to 1."""
+    shared = {"colour": tuple(colour for colour, _ in pictures.COLOURS), "style": pictures.STYLES}
+    return shared.get(name) or kind.words[name]
+
+
+def _steps(values: np.ndarray, count: int) -> np.ndarray:
+    """(items,) in which of `count` equal parts of [−1, 1] a value lies, as `pictures.word` has it; 0 for NaN."""
+    return np.clip(np.nan_to_num((values + 1) / 2 * count).astype(np.int32), 0, count - 1)
+
+
+def _titles(category: np.ndarray, factors: dict[str, np.ndarray]) -> pa.Array:
+    """(items,) each category's titles are written once for all choices of words, then looked up."""
+    parts, start = [], 0
+    for kind, count in zip(CATEGORIES, np.bincount(category), strict=True):
+        words = {name: _words(kind, name) for name in kind.factors}
+        steps = [_steps(factors[name][start : start + count], len(words[name])) for name in kind.factors]
+        choice = np.ravel_multi_index(steps, [len(choices) for choices in words.values()])
+        titles = [_title(kind, dict(zip(words, chosen, strict=True))) for chosen in product(*words.values())]
+        parts.append(pa.array(titles).take(pa.array(choice)))
+        start += count
+    return pa.concat_arrays(parts)
+
+
+def _title(kind: Category, words: dict[str, str]) -> str:
     """Such as "Large red leather bag" or "Matte phone case, navy"."""
-    words = {name: _word(kind, name, factors[name][item]) for name in kind.factors}
     if words.get("style") == "plain":
-        words["style"] = ""
+        words = words | {"style": ""}
     text = " ".join(kind.title.format(**words).split())
     return text[0].upper() + text[1:]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from macrid.errors import DataError, SettingsError
+from macrid.ops.topk import BLOCK, pairs
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -71,12 +72,13 @@ def evaluate(
     metrics: Sequence[str] = PAPER_METRICS,
     *,
     nothing_to_predict: Literal["skip", "zero"] = "skip",
-    batch_size: int = 500,
+    batch_size: int | None = None,
 ) -> Evaluation:
     """Fold every held-out user in on the history, rank all other items, and score the ranking on the target.
 
     metrics: any of "ndcg@k" and "recall@k". Recall is divided by min(k, size of the target).
     nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
+    batch_size: users ranked at once; by default as many as fit a block of scratch memory.
     """
     if not hasattr(heldout, "target"):
         raise DataError(f"cannot evaluate on {type(heldout).__name__}; give held-out users, such as split.test")
@@ -87,10 +89,11 @@ def evaluate(
     parts: dict[str, list[Tensor]] = {name: [] for name in metrics}
     deepest = min(max(k for _, k in parsed), heldout.history.shape[1])
     users = np.flatnonzero(has_target)
-    for start in range(0, len(users), batch_size):
-        batch = users[start : start + batch_size]
+    at_once = batch_size or max(1, BLOCK["cpu"] // deepest)
+    for start in range(0, len(users), at_once):
+        batch = users[start : start + at_once]
         history, target = heldout.history[batch], heldout.target[batch]
-        hits = _hits(model.scores(history), history, target, deepest)
+        hits = _hits(model._top(history, deepest, hidden=history)[0], target)
         targets = torch.from_numpy(np.diff(target.indptr).astype(np.int64)).to(hits.device)
         for name, (kind, k) in zip(metrics, parsed, strict=True):
             parts[name].append((ndcg if kind == "ndcg" else recall)(hits, targets, k).cpu())
@@ -104,14 +107,14 @@ def evaluate(
     return Evaluation(len(users), int((~has_target).sum()), summary, per_user)
 
 
-def _hits(scores: Tensor, history: sp.csr_array, target: sp.csr_array, depth: int) -> Tensor:
-    """Which of the `depth` best items outside the history are in the target, best first: (users, depth) of 0 and 1."""
-    scores = scores.clone()
-    scores[_coordinates(history, scores.device)] = -torch.inf
-    top = scores.topk(depth, dim=1).indices
-    wanted = torch.zeros_like(scores, dtype=torch.bool)
-    wanted[_coordinates(target, scores.device)] = True
-    return wanted.gather(1, top).double()
+def _hits(positions: Tensor, target: sp.csr_array) -> Tensor:
+    """Which of the ranked items (users, depth) are in the target: (users, depth) of 0 and 1."""
+    users, items = target.shape
+    rows, columns = pairs(target, positions.device)
+    wanted = (rows * items + columns).sort().values
+    ranked = positions + items * torch.arange(users, device=positions.device)[:, None]
+    place = torch.searchsorted(wanted, ranked).clamp_(max=len(wanted) - 1)
+    return (wanted[place] == ranked).double()
 
 
 def ndcg(hits: Tensor, targets: Tensor, k: int) -> Tensor:
@@ -126,11 +129,6 @@ def ndcg(hits: Tensor, targets: Tensor, k: int) -> Tensor:
 def recall(hits: Tensor, targets: Tensor, k: int) -> Tensor:
     """Hits in the first k over min(k, targets): (users,)."""
     return hits[:, :k].sum(dim=1) / targets.clamp(max=k)
-
-
-def _coordinates(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor]:
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return torch.from_numpy(rows).to(device), torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
 
 
 def _summary(values: np.ndarray) -> Metric:

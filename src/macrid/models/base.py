@@ -21,6 +21,7 @@ from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, SettingsError, UnknownItemsWarning
 from macrid.ops.sparse import Histories
+from macrid.ops.topk import BLOCK, best_of, pairs
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -162,28 +163,39 @@ class Recommender(ABC):
         if not isinstance(n, int | np.integer) or n < 1:
             raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
         allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
-        positions, scores = [], []
-        for start in range(0, histories.shape[0], 500):
-            batch, had = histories[start : start + 500], seen[start : start + 500]
-            rows = np.repeat(np.arange(had.shape[0]), np.diff(had.indptr))
-            left = np.full(batch.shape[0], int(allowed.sum()))
-            if exclude_seen:
-                left -= np.bincount(rows, weights=allowed[had.indices], minlength=batch.shape[0]).astype(int)
-            if left.min() < n:
-                raise RequestError(
-                    f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
-                    f" {'the history and ' if exclude_seen else ''}what was ruled out; ask for fewer or exclude less"
-                )
-            values = self.scores(batch)
-            values[:, torch.from_numpy(~allowed).to(values.device)] = -torch.inf
-            if exclude_seen:
-                values[rows, had.indices.astype(np.int64)] = -torch.inf
-            best = values.topk(n, dim=1)
-            positions.append(best.indices.cpu().numpy())
-            scores.append(best.values.cpu().numpy())
-        if not positions:
-            return np.zeros((0, n), dtype=np.int64), np.zeros((0, n), dtype=np.float32)
-        return np.concatenate(positions), np.concatenate(scores)
+        left = np.full(histories.shape[0], int(allowed.sum()))
+        if exclude_seen:
+            ruled_out = np.concatenate([[0], np.cumsum(allowed[seen.indices])])
+            left -= np.diff(ruled_out[seen.indptr])
+        if left.min(initial=n) < n:
+            raise RequestError(
+                f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
+                f" {'the history and ' if exclude_seen else ''}what was ruled out; ask for fewer or exclude less"
+            )
+        positions, scores = self._top(histories, n, seen if exclude_seen else None, candidates)
+        return positions.cpu().numpy(), scores.cpu().numpy()
+
+    def _top(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Positions and scores of the n best items, best first: (users, n) each.
+
+        Items that are hidden (users × items) or not allowed (items,) come last, with −inf.
+        """
+        users, items = histories.shape
+        at_once = max(1, BLOCK["cpu"] // items)
+        positions, scores = [torch.empty(0, n, dtype=torch.long)], [torch.empty(0, n)]
+        for start in range(0, users, at_once):
+            values = self.scores(histories[start : start + at_once]).clone()
+            best = best_of(
+                values,
+                n,
+                hidden=None if hidden is None else pairs(hidden[start : start + at_once], values.device),
+                allowed=None if allowed is None else torch.from_numpy(allowed).to(values.device),
+            )
+            scores.append(best[0].cpu())
+            positions.append(best[1].cpu())
+        return torch.cat(positions), torch.cat(scores)
 
     def similar_items(self, item: Id, n: int = 10) -> Recommendations:
         """The n items whose vectors point most in the direction of this one's; scores are cosines."""
@@ -329,17 +341,25 @@ class NeuralRecommender(Recommender):
         if len(data) == 0:
             raise DataError("there are no interactions to learn from")
         self.training = TrainingSettings.make(training)
-        device = choose_device(self.training.device)
-        self.items, self.table, self.popularity = data.items, data.table, data.popularity
-        self.network = self._build(len(data.items))
-        self._start(data.matrix, self.training.seed)
-        self.network.to(device)
-        self.log = []
+        self.prepare(data, self.training)
         train_network(
             self, data.matrix, validation, self.training, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
             on_step=on_step,
         )  # fmt: skip
         return self
+
+    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
+        """Be what training starts from; what `like` is, if such a model is at hand already."""
+        self.training = training
+        device = choose_device(training.device)
+        self.items, self.table, self.popularity = data.items, data.table, data.popularity
+        self.network = self._build(len(data.items))
+        if like is None:
+            self._start(data.matrix, training.seed)
+        else:
+            self.network.load_state_dict(like.network.state_dict())
+        self.network.to(device)
+        self.log = []
 
     @property
     def device(self) -> torch.device:
@@ -352,19 +372,20 @@ class NeuralRecommender(Recommender):
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
+        return self._score(self._on_device(histories))
+
+    def encode(self, history: Iterable[Id]) -> Encoding:
+        """Confidence per concept (how much of the history lies in it) and one component per concept."""
+        known, _ = self._known(history)
+        return self._encode(self._on_device(self._matrix([known])))
+
+    def _on_device(self, histories: sp.csr_array) -> Histories:
         from macrid.training.batches import DeviceHistories
 
         self._check_fitted()
         if histories.shape[1] != len(self.items):
             raise DataError(f"the histories have {histories.shape[1]:,} items, the model has {len(self.items):,}")
-        return self._score(DeviceHistories(histories, self.device).all())
-
-    def encode(self, history: Iterable[Id]) -> Encoding:
-        """Confidence per concept (how much of the history lies in it) and one component per concept."""
-        from macrid.training.batches import DeviceHistories
-
-        known, _ = self._known(history)
-        return self._encode(DeviceHistories(self._matrix([known]), self.device).all())
+        return DeviceHistories(histories, self.device).all()
 
     def state(self) -> dict[str, Tensor]:
         self._check_fitted()

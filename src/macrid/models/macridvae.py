@@ -18,10 +18,14 @@ from torch import Generator, Tensor, nn
 from macrid.config import MacridVAESettings
 from macrid.models.base import Encoding, NeuralRecommender
 from macrid.models.start import svd_start
-from macrid.ops.partition import log_likelihood
-from macrid.ops.sparse import Histories, sum_by_user, weighted_sum
+from macrid.ops.partition import Precision, log_likelihood
+from macrid.ops.sampled import Local, sampled_log_likelihood
+from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
+from macrid.ops.topk import pairs, top
+from macrid.ops.vectors import unit
 
 EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
+ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Noise:
 
     gumbel: Tensor | None = None  # (items, concepts)
     normal: Tensor | None = None  # (batch, concepts, dim)
-    keep: Tensor | None = None  # (interactions,) 0, or 1 / (1 − dropout)
+    keep: Tensor | Dropout | None = None  # (interactions,) 0, or 1 / (1 − dropout); on a GPU by a seed
     keep_hidden: tuple[Tensor, ...] = ()  # per hidden layer (batch, concepts, width in)
 
 
@@ -42,8 +46,24 @@ class Loss(NamedTuple):
     kl: Tensor
 
 
+class LocalTables(NamedTuple):
+    """Rows of the item and context tables, and what was drawn among them."""
+
+    item_vectors: Tensor  # (rows, dim)
+    context_vectors: Tensor  # (rows, dim)
+    sample: Local | None = None
+
+
 class MacridNetwork(nn.Module):
-    """The parameters theta and the functions of Algorithm 1."""
+    """The parameters theta and the functions of Algorithm 1.
+
+    All functions of training work on parameters with a leading dimension, too: networks of one shape side by side.
+    """
+
+    prior_std: float | Tensor
+    dropout: float | Tensor
+    precision: Precision = "fp32"  # of products on a GPU
+    scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
 
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
@@ -53,6 +73,7 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
+        self.prior_std, self.dropout = s.prior_std, s.dropout
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
@@ -65,28 +86,38 @@ class MacridNetwork(nn.Module):
             layer.weight.uniform_(-bound, bound, generator=generator)
             layer.bias.uniform_(-bound, bound, generator=generator)
 
-    def draw_noise(self, histories: Histories, generator: Generator) -> Noise:
+    def draw_noise(self, histories: Histories, generator: Generator, items: int | None = None) -> Noise:
+        """For a batch, and so many items if not all."""
         s, vectors = self.settings, self.item_vectors
-        device, kind = vectors.device, vectors.dtype
+        lead, device, kind = vectors.shape[:-2], vectors.device, vectors.dtype
 
         def keep(*shape: int) -> Tensor:
             uniform = torch.rand(shape, device=device, dtype=kind, generator=generator)
-            return (uniform >= s.dropout).to(kind) / (1 - s.dropout)
+            rate = self.dropout.view(-1, *[1] * (len(shape) - 1)) if isinstance(self.dropout, Tensor) else self.dropout
+            return (uniform >= rate).to(kind) / (1 - rate)
 
-        exponential = torch.empty(len(vectors), s.concepts, device=device, dtype=kind).exponential_(generator=generator)
+        exponential = torch.empty(*lead, items or vectors.shape[-2], s.concepts, device=device, dtype=kind)
+        shape = (*lead, histories.batch, s.concepts)
+        if backend_for(vectors) == "triton":
+            seeds = torch.randint(2**31, (lead.numel(),), device=device, generator=generator)
+            rates = self.dropout if isinstance(self.dropout, Tensor) else vectors.new_full((1,), self.dropout)
+            own: Tensor | Dropout = Dropout(seeds, rates.reshape(-1))
+        else:
+            own = keep(len(histories.items))
         return Noise(
-            gumbel=-exponential.log(),
-            normal=torch.randn(histories.batch, s.concepts, s.dim, device=device, dtype=kind, generator=generator),
-            keep=keep(len(histories.items)),
-            keep_hidden=tuple(keep(histories.batch, s.concepts, width) for width in self.widths[:-2]),
+            gumbel=-exponential.exponential_(generator=generator).log(),
+            normal=torch.randn(*shape, s.dim, device=device, dtype=kind, generator=generator),
+            keep=own,
+            keep_hidden=tuple(keep(*shape, width) for width in self.widths[:-2]),
         )
 
     # PrototypeClustering
 
-    def log_assignment(self, gumbel: Tensor | None = None) -> Tensor:
+    def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
-        logits = self._direction(self.item_vectors) @ self._direction(self.prototypes).t() / self.settings.temperature
-        return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=1)
+        vectors = self.item_vectors if vectors is None else vectors
+        logits = self._direction(vectors) @ self._direction(self.prototypes).mT / self.settings.temperature
+        return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=-1)
 
     def mode_assignment(self) -> Tensor:
         """log c_i when not training: log of one-hot ("hard") or of the probabilities ("soft"): (items, concepts)."""
@@ -98,51 +129,64 @@ class MacridNetwork(nn.Module):
 
     # Encoder
 
-    def encode(self, histories: Histories, log_assignment: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+    def encode(
+        self, histories: Histories, log_assignment: Tensor, noise: Noise, vectors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
-        # F.embedding instead of indexing: its gradient is summed in a fixed order, so that a seed repeats exactly
-        assignment = F.embedding(histories.items, log_assignment).exp()  # (interactions, concepts)
-        norm = (sum_by_user(assignment.square(), histories) + EPSILON**2).sqrt()  # (batch, concepts)
-        weights = assignment / F.embedding(histories.rows, norm)
-        if noise.keep is not None:
-            weights = weights * noise.keep[:, None]
-        hidden = weighted_sum(self.context_vectors, weights, histories)  # (batch, concepts, dim)
+        vectors = self.context_vectors if vectors is None else vectors
+        sums, squares = sum_by_concept(vectors, log_assignment, histories, noise.keep, self.precision)
+        hidden = self.transform(sums / (squares + EPSILON**2).sqrt()[..., None], noise)
+        a, b = hidden.chunk(2, dim=-1)
+        return unit(a, EPSILON), b
+
+    def transform(self, hidden: Tensor, noise: Noise) -> Tensor:
+        """f_nn: (batch, concepts, dim) → (batch, concepts, 2 · dim)."""
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
-            hidden = layer(hidden)
+            assert isinstance(layer, nn.Linear)
+            hidden = _linear(hidden, layer.weight, layer.bias)
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
-        a, b = hidden.chunk(2, dim=-1)
-        return F.normalize(a, dim=-1, eps=EPSILON), b
+        return hidden
 
     def kl(self, mean: Tensor, b: Tensor) -> Tensor:
         """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
-        variance_part = 0.5 * (b + torch.exp(-b) - 1).sum(dim=(1, 2))
-        return variance_part + mean.square().sum(dim=(1, 2)) / (2 * self.settings.prior_std**2)
+        each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * self.prior_std**2)
+        return each.sum(dim=(-2, -1))
 
     # Decoder
 
-    def log_likelihood(self, components: Tensor, log_assignment: Tensor, positives: Histories) -> Tensor:
-        """ln p(x_u | z_u, C): (batch,)."""
-        return log_likelihood(
-            self._direction(components),
-            self._direction(self.item_vectors),
-            log_assignment,
-            self.settings.temperature,
-            positives,
-        )
+    def loss(self, histories: Histories, noise: Noise, beta: float | Tensor, local: LocalTables | None = None) -> Loss:
+        """−L of Algorithm 1, averaged over the users of the batch.
 
-    def loss(self, histories: Histories, noise: Noise, beta: float) -> Loss:
-        """−L of Algorithm 1, averaged over the users of the batch."""
-        log_assignment = self.log_assignment(noise.gumbel)
-        mean, b = self.encode(histories, log_assignment, noise)
+        local: estimate the likelihood from these rows of the tables (`histories` are then in their positions).
+        """
+        if backend_for(self.item_vectors) == "triton":
+            from macrid.models.fused import loss
+
+            return Loss(*loss(self, histories, noise, beta, local))
+        tables = LocalTables(self.item_vectors, self.context_vectors) if local is None else local
+        log_assignment = self.log_assignment(noise.gumbel, tables.item_vectors)
+        mean, b = self.encode(histories, log_assignment, noise, tables.context_vectors)
         components = mean
         if noise.normal is not None:
-            components = mean + noise.normal * self.settings.prior_std * torch.exp(-0.5 * b)
-        nll = -self.log_likelihood(components, log_assignment, histories).mean()
-        kl = self.kl(mean, b).mean()
+            components = mean + noise.normal * self.prior_std * torch.exp(-0.5 * b)
+        directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
+        nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
+        kl = self.kl(mean, b).mean(dim=-1)
         return Loss(nll + beta * kl, nll, kl)
+
+    def likelihood(
+        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, sample: Local | None
+    ) -> Tensor:
+        """ln p(x_u | z_u, C) over directions, summed over the batch."""
+        s = self.settings
+        given = components, items, log_assignment, s.temperature
+        bound = 1 / s.temperature if s.similarity == "cosine" else None
+        if sample is None:
+            return log_likelihood(*given, histories, precision=self.precision, bound=bound, scratch=self.scratch)
+        return sampled_log_likelihood(*given, sample, precision=self.precision, bound=bound, scratch=self.scratch)
 
     # When not training
 
@@ -178,8 +222,22 @@ class MacridNetwork(nn.Module):
         counts = torch.bincount(self.concept_of(), minlength=self.settings.concepts).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
+    def prior_stds(self) -> Tensor:
+        """(models,)"""
+        if isinstance(self.prior_std, Tensor):
+            return self.prior_std.reshape(-1)
+        return self.item_vectors.new_full((1,), self.prior_std)
+
     def _direction(self, vectors: Tensor) -> Tensor:
-        return F.normalize(vectors, dim=-1, eps=EPSILON) if self.settings.similarity == "cosine" else vectors
+        return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (batch, concepts, in), weight (out, in), bias (out,) → (batch, concepts, out)."""
+    if weight.dim() == 2:
+        return F.linear(x, weight, bias)
+    flat = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT)  # networks side by side
+    return flat.unflatten(1, x.shape[1:3])
 
 
 class MacridVAE(NeuralRecommender):
@@ -208,6 +266,28 @@ class MacridVAE(NeuralRecommender):
         log_assignment = self.network.mode_assignment()
         return self.network.log_probabilities(self.network.components(histories, log_assignment), log_assignment)
 
+    @torch.no_grad()
+    def _top(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        s, network, device = self.settings, self.network, self.device
+        log_assignment, items = network.mode_assignment(), network._direction(network.item_vectors)
+        concept_of = log_assignment.argmax(dim=1) if s.assignment == "hard" else None
+        chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
+        at_once = max(1, ENCODED // (s.concepts * s.dim))
+        found = [(torch.empty(0, n, dtype=torch.long, device=device), items.new_empty(0, n))]
+        for start in range(0, histories.shape[0], at_once):
+            users = slice(start, start + at_once)
+            components = network.components(self._on_device(histories[users]), log_assignment)  # of unit length
+            found.append(
+                top(
+                    components, items, log_assignment, s.temperature, n, allowed=chosen, concept_of=concept_of,
+                    hidden=None if hidden is None else pairs(hidden[users], device),
+                )
+            )  # fmt: skip
+        positions, log_p = zip(*found, strict=True)
+        return torch.cat(positions), torch.cat(log_p)
+
     def _item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
 
@@ -218,6 +298,6 @@ class MacridVAE(NeuralRecommender):
     @torch.no_grad()
     def _encode(self, histories: Histories) -> Encoding:
         log_assignment = self.network.mode_assignment()
-        confidence = sum_by_user(log_assignment[histories.items].exp(), histories)
+        confidence = log_assignment[histories.items].exp().sum(dim=0)
         components = self.network.components(histories, log_assignment)
-        return Encoding(confidence[0].cpu().numpy(), components[0].cpu().numpy())
+        return Encoding(confidence.cpu().numpy(), components[0].cpu().numpy())

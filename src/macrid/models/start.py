@@ -16,27 +16,27 @@ OVERSAMPLING = 10
 POWER_ITERATIONS = 6
 KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
+KMEANS_SAMPLE = 1 << 16  # of larger catalogues so many items, drawn at random
 
 
 def svd_start(matrix: sp.csr_array, concepts: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length."""
     generator = torch.Generator().manual_seed(seed)
-    vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator, dtype=torch.float64)
+    vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
         vectors[:, :rank] += item_factors(matrix, rank, generator)
     vectors = F.normalize(vectors, dim=1)
-    return vectors.float(), spherical_kmeans(vectors, concepts, generator).float()
+    return vectors, spherical_kmeans(vectors, concepts, generator)
 
 
 def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tensor:
     """V · S of the truncated SVD of the matrix with rows of unit length, by subspace iteration: (items, rank)."""
-    counts = np.maximum(np.diff(matrix.indptr), 1)
-    rows = sp.csr_array((np.repeat(counts**-0.5, np.diff(matrix.indptr)), matrix.indices, matrix.indptr), matrix.shape)
+    sizes = np.diff(matrix.indptr)
+    values = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes)
+    rows = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
     columns = rows.T.tocsr()
-    basis = torch.randn(
-        matrix.shape[1], min(rank + OVERSAMPLING, *matrix.shape), generator=generator, dtype=torch.float64
-    )
+    basis = torch.randn(matrix.shape[1], min(rank + OVERSAMPLING, *matrix.shape), generator=generator)
     basis = torch.linalg.qr(basis).Q
     for _ in range(POWER_ITERATIONS):
         basis = torch.linalg.qr(torch.from_numpy(columns @ (rows @ basis.numpy()))).Q
@@ -45,24 +45,30 @@ def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tenso
 
 
 def spherical_kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
-    """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start."""
-    runs = [_kmeans(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
-    return max(runs, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum()))
+    """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start.
 
-
-def _kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
-    centres = _spread(vectors, clusters, generator)
-    label = torch.full((len(vectors),), -1)
+    All runs go on side by side: two matrix products a round serve them all.
+    """
+    if len(vectors) > KMEANS_SAMPLE:
+        vectors = vectors[torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)]
+    centres = torch.stack(
+        [_spread(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
+    )  # (runs, clusters, dim)
+    label = torch.full((KMEANS_STARTS, len(vectors)), -1)
+    running = torch.arange(KMEANS_STARTS)
     for _ in range(KMEANS_ROUNDS):
-        new = (vectors @ centres.t()).argmax(dim=1)
-        if torch.equal(new, label):
+        new = (centres[running] @ vectors.t()).argmax(dim=1)  # (runs, items)
+        moved = (new != label[running]).any(dim=1)
+        label[running], running = new, running[moved]
+        if not len(running):
             break
-        label = new
-        sums = torch.zeros_like(centres).index_add_(0, label, vectors)
-        empty = sums.norm(dim=1) == 0
+        members = F.one_hot(label[running], clusters).to(vectors.dtype)  # (runs, items, clusters)
+        sums = members.mT @ vectors
+        empty = sums.norm(dim=2) == 0
         sums[empty] = vectors[torch.randint(len(vectors), (int(empty.sum()),), generator=generator)]
-        centres = F.normalize(sums, dim=1)
-    return centres
+        centres[running] = F.normalize(sums, dim=2)
+    quality = torch.stack([(vectors @ own.t()).amax(dim=1).sum() for own in centres])
+    return centres[quality.argmax()]
 
 
 def _spread(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:

@@ -1,107 +1,297 @@
-"""The likelihood of a mixture of concepts over all items, in tiles.
+"""The likelihood of a mixture of concepts over all items.
 
 The decoder's unnormalised probability is
 
-    p_ui = sum_k exp(z_uk · h_i / tau + log c_ik),        Z_u = sum_i p_ui,
+    p_ui = sum_k exp(z_uk · h_i / temperature + log c_ik),        Z_u = sum_i p_ui,
 
-and only Z_u needs every item. It is a log-sum-exp over concepts × items, taken here over tiles of items, so that no
-array of users × items is ever built; the backward pass computes each tile again. The positives of a batch need
-concepts many numbers of a tile each, which are picked while the tile is at hand.
+and only Z_u needs every item: `log_partition`. It has one meaning and three backends:
+
+    reference   the formula as it stands, users × concepts × items at once: for tests and small cases
+    chunked     blocks of users and items in plain torch; at most `SCRATCH` numbers at a time
+    triton      fused kernels on a GPU (`macrid.ops.partition_triton`), any dim up to 512
+
+Where a block holds all items of its users (`log_likelihood` on a CPU), its probabilities serve both passes, and
+the positives are picked from it; otherwise backward computes each block again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from macrid.ops.sparse import Histories, sum_by_user
+from macrid.ops.sparse import Histories, backend_for, positives
 
-TILE_ITEMS = 1024
-SCRATCH = {"cpu": 4 << 20, "cuda": 64 << 20}  # numbers in one tile, at most
+SCRATCH = 4 << 20
+"""Numbers in one block of the chunked backend, unless told otherwise."""
+USERS = 64, 8
+"""In a block with all items: at most so many, and the fewest for which such a block pays."""
+BOUNDED = 30.0
+"""Logits no further from 0 than this need no maximum taken off before their exponentials are summed."""
+
+Backend = Literal["reference", "chunked", "triton"]
+Precision = Literal["fp32", "tf32", "bf16"]
 
 
-def log_partition(components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float) -> Tensor:
+def log_partition(
+    components: Tensor,
+    items: Tensor,
+    log_assignment: Tensor,
+    temperature: float,
+    *,
+    backend: Backend | None = None,
+    precision: Precision = "fp32",
+    hidden: Tensor | None = None,
+    bound: float | None = None,
+    scratch: int | None = None,
+) -> Tensor:
     """log Z_u = log sum_i sum_k exp(components[u, k] · items[i] / temperature + log_assignment[i, k]).
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts) → (batch,).
+    backend: by the device unless given. precision: of the products on a GPU; sums are always in single precision.
+    hidden: (batch, items), where not 0 an item is left out of a user's sum.
+    bound: what |components · items| / temperature cannot exceed, where that is known; lets the kernels do less.
+        log_assignment must then be such that e^(bound + log_assignment) summed over all items fits single precision.
+    scratch: numbers the chunked backend may hold beside its results; `SCRATCH` unless given.
     """
-    none = torch.empty(0, dtype=torch.long, device=items.device)
-    return _TiledMixture.apply(components / temperature, items, log_assignment, none, none)[0]
+    backend = backend or backend_for(components)
+    if backend == "triton":
+        from macrid.ops.partition_triton import LogPartition
+
+        one = (components[None], items[None], log_assignment[None])
+        return LogPartition.apply(*one, hidden, temperature, precision, bounded(bound))[0]
+    if backend == "reference":
+        logits = components @ items.t() / temperature + log_assignment.t()  # (batch, concepts, items)
+        if hidden is not None:
+            logits = logits.masked_fill((hidden != 0)[:, None], -torch.inf)
+        return logits.logsumexp(dim=(1, 2))
+    return _LogPartition.apply(components / temperature, items, log_assignment, hidden, scratch or SCRATCH)
 
 
 def log_likelihood(
-    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, positives: Histories
+    components: Tensor,
+    items: Tensor,
+    log_assignment: Tensor,
+    temperature: float,
+    histories: Histories,
+    *,
+    precision: Precision = "fp32",
+    bound: float | None = None,
+    scratch: int | None = None,
 ) -> Tensor:
-    """ln p(x_u | z_u, C) = sum over a user's positives of (log p_ui − log Z_u).
+    """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
 
-    Shapes as in `log_partition` → (batch,).
+    Shapes as in `log_partition` → (); on a GPU all of them may have a leading dimension of models, which stays.
+    precision: "bf16" on a CPU takes the two products of the gradients in bf16.
     """
-    log_z, log_p = _TiledMixture.apply(components / temperature, items, log_assignment, positives.rows, positives.items)
-    counts = positives.offsets.diff().to(log_z.dtype)
-    return sum_by_user(log_p[:, None], positives)[:, 0] - counts * log_z
+    if backend_for(items) == "triton":
+        from macrid.ops.sparse_triton import Likelihood
+
+        lead = items.shape[:-2]
+        one = (t.reshape(-1, *t.shape[len(lead) :]) for t in (components, items, log_assignment))
+        return Likelihood.apply(*one, histories, temperature, precision, bounded(bound)).reshape(lead)
+    height = _users_of_a_block(components, items, scratch)
+    if height:
+        return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
+    log_z = log_partition(components, items, log_assignment, temperature, backend="chunked", scratch=scratch)
+    sums, _ = positives(components, items, log_assignment, temperature, histories)
+    return (sums - histories.counts * log_z).sum()
 
 
-class _TiledMixture(torch.autograd.Function):
-    """(log Z_u for every user, log p_ui for every positive (rows, columns))."""
+def bounded(bound: float | None) -> bool:
+    return bound is not None and bound <= BOUNDED
+
+
+class _Sweep(torch.autograd.Function):
+    """The log-likelihood and all its gradients in one sweep over blocks of users, each with all items.
+
+    With P = softmax of a user's logits over concepts and items, and s_ik = p_uik / p_ui at the positives, the gradient
+    by the logits is s − n_u P. It needs nothing from outside, so the forward pass takes it while P is at hand: three
+    matrix products in all.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, rows: Tensor, columns: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        batch, concepts, dim = components.shape
-        flat = components.reshape(batch * concepts, dim)
-        by_concept = log_assignment.t().contiguous()  # (concepts, items)
-        by_item = torch.argsort(columns, stable=True)
-        tiles = _tiles(batch * concepts, items.shape[0], columns[by_item])
-
-        maximum = components.new_full((batch,), -torch.inf)  # running, so that no exponential can overflow
-        total = components.new_zeros(batch)
-        picked = components.new_empty(len(rows), concepts)  # the positives' logits
-        for start, stop, first, last in tiles:
-            logits = _tile(flat, items[start:stop], by_concept[:, start:stop])  # (batch, concepts, tile)
-            own = by_item[first:last]
-            picked[own] = logits[rows[own], :, columns[own] - start]
-            higher = torch.maximum(maximum, logits.amax(dim=(1, 2)))
-            total = total * torch.exp(maximum - higher) + logits.sub_(higher[:, None, None]).exp_().sum(dim=(1, 2))
-            maximum = higher
-        log_z = maximum + total.log()
-        log_p = picked.logsumexp(dim=1)
-        ctx.save_for_backward(flat, items, by_concept, rows, columns, by_item, log_z, picked - log_p[:, None])
-        ctx.tiles = tiles
-        return log_z, log_p
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, precision: str,
+        height: int,
+    ) -> Tensor:  # fmt: skip
+        sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
+        counts = histories.counts.to(items.dtype)
+        concepts, total = torch.arange(components.shape[1])[:, None] * len(items), items.new_zeros(())
+        for users, logits in _blocks_of_users(components, items, log_assignment, height):
+            own = histories.of(users)
+            at = own.own_rows * (len(concepts) * len(items)) + own.items + concepts  # (concepts, positives)
+            flat, n = logits.view(-1), counts[users]
+            picked = flat.index_select(0, at.view(-1)).view_as(at)
+            log_p = picked.logsumexp(dim=0)
+            total += log_p.sum() - n @ _softmax_(logits.flatten(1))
+            if sums is not None:
+                share = picked.sub_(log_p).exp_().div_(n.index_select(0, own.own_rows))
+                flat.index_add_(0, at.view(-1), share.view(-1), alpha=-1)
+                sums.add(users, logits, -n)
+        ctx.save_for_backward(*(() if sums is None else sums.result()))
+        return total
 
     @staticmethod
-    def backward(ctx: Any, grad_z: Tensor, grad_p: Tensor) -> tuple[Tensor | None, ...]:
-        flat, items, by_concept, rows, columns, by_item, log_z, log_share = ctx.saved_tensors
-        batch, concepts = len(log_z), len(by_concept)
-        grad_flat = torch.zeros_like(flat)
-        grad_items = torch.empty_like(items)
-        grad_assignment = torch.empty_like(by_concept)
-        pull = grad_p[:, None] * log_share.exp()  # (positives, concepts): d log p_ui / d logit
-        for start, stop, first, last in ctx.tiles:
-            weights = _tile(flat, items[start:stop], by_concept[:, start:stop])
-            weights.sub_(log_z[:, None, None]).exp_().mul_(grad_z[:, None, None])  # d log Z_u / d logit
-            own = by_item[first:last]
-            where = rows[own], columns[own] - start
-            weights[where[0], :, where[1]] += pull[own]
-            torch.sum(weights, dim=0, out=grad_assignment[:, start:stop])
-            weights = weights.reshape(batch * concepts, stop - start)
-            grad_flat.addmm_(weights, items[start:stop])
-            torch.mm(weights.t(), flat, out=grad_items[start:stop])
-        return grad_flat.view(batch, concepts, -1), grad_items, grad_assignment.t(), None, None
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * weight for gradient in ctx.saved_tensors), None, None, None
 
 
-def _tile(flat: Tensor, items: Tensor, by_concept: Tensor) -> Tensor:
-    """Logits of one tile: (batch, concepts, tile)."""
-    return (flat @ items.t()).view(-1, *by_concept.shape).add_(by_concept)
+class _SampledSweep(torch.autograd.Function):
+    """sum_u n_u log(e^own_u + Z_u) and all its gradients, likewise; Z_u over the items that are not hidden."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, own: Tensor, counts: Tensor,
+        hidden: Tensor, precision: str, height: int,
+    ) -> Tensor:  # fmt: skip
+        sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
+        total, by_own = items.new_zeros(()), torch.empty_like(own)
+        for users, logits in _blocks_of_users(components, items, log_assignment, height):
+            logits.masked_fill_(hidden[users, None] != 0, -torch.inf)
+            log_all = torch.logaddexp(own[users], _softmax_(logits.flatten(1)))
+            total += counts[users] @ log_all
+            by_own[users] = counts[users] * torch.exp(own[users] - log_all)
+            if sums is not None:
+                sums.add(users, logits, counts[users] - by_own[users])
+        ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * weight for gradient in ctx.saved_tensors), None, None, None, None
 
 
-def _tiles(rows: int, items: int, sorted_columns: Tensor) -> list[tuple[int, int, int, int]]:
-    """(first item, past the last item, first positive, past the last positive) of every tile."""
-    scratch = SCRATCH.get(sorted_columns.device.type, SCRATCH["cpu"])
-    size = max(1, min(TILE_ITEMS, scratch // max(rows, 1)))
-    edges = [*range(0, items, size), items]
-    bounds = torch.searchsorted(sorted_columns, torch.tensor(edges, device=sorted_columns.device)).tolist()
-    return list(zip(edges[:-1], edges[1:], bounds[:-1], bounds[1:], strict=True))
+def sum_log_partition_with(
+    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, own: Tensor, counts: Tensor,
+    hidden: Tensor, precision: Precision = "fp32", scratch: int | None = None,
+) -> Tensor:  # fmt: skip
+    """sum_u counts_u log(exp(own_u) + Z_u), Z_u as in `log_partition`, in one sweep; own, counts (batch,) → ()."""
+    height = _users_of_a_block(components, items, scratch)
+    if not height:
+        log_z = log_partition(
+            components, items, log_assignment, temperature, backend="chunked", hidden=hidden, scratch=scratch
+        )
+        return (counts * torch.logaddexp(own, log_z)).sum()
+    given = components / temperature, items, log_assignment, own, counts.to(items.dtype), hidden
+    return _SampledSweep.apply(*given, precision, height)
+
+
+class _Gradients:
+    """Sums over blocks of users the gradients that follow from a gradient by the logits."""
+
+    def __init__(self, components: Tensor, items: Tensor, precision: str) -> None:
+        self.components, self.kind = components, torch.bfloat16 if precision == "bf16" else items.dtype
+        self.items = items.to(self.kind)
+        self.by_components, self.by_items = torch.empty_like(components), torch.zeros_like(items)
+        self.by_assignment = items.new_zeros(components.shape[1] * len(items))
+
+    def add(self, users: slice, by_logits: Tensor, scale: Tensor) -> None:
+        """by_logits (users, concepts, items), times scale (users,)."""
+        scaled = self.components[users] * scale[:, None, None]
+        flat = by_logits.flatten(0, 1).to(self.kind)
+        torch.mul((flat @ self.items).view_as(scaled), scale[:, None, None], out=self.by_components[users])
+        if self.kind == self.by_items.dtype:
+            self.by_items.addmm_(flat.t(), scaled.flatten(0, 1))
+        else:
+            self.by_items += (scaled.flatten(0, 1).t().to(self.kind) @ flat).t()
+        self.by_assignment.addmv_(by_logits.flatten(1).t(), scale)
+
+    def result(self) -> tuple[Tensor, Tensor, Tensor]:
+        """By components, items and log assignment."""
+        return self.by_components, self.by_items, self.by_assignment.view(self.components.shape[1], -1).t()
+
+
+def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None) -> int:
+    """How many users to take at once with all items; 0 if too few would fit the scratch."""
+    most, fewest = USERS
+    height = min(most, (scratch or SCRATCH) // max(1, components.shape[1] * len(items)))
+    return 0 if height < min(fewest, len(components)) else height
+
+
+def _blocks_of_users(
+    components: Tensor, items: Tensor, log_assignment: Tensor, height: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Users and their logits (users, concepts, items); the same memory is used for every block."""
+    batch, concepts, _ = components.shape
+    height = max(1, height - height % torch.get_num_threads())
+    scratch = items.new_empty(min(height, batch) * concepts * len(items))
+    by_concept = log_assignment.t().contiguous()
+    for start in range(0, batch, height):
+        users = slice(start, start + height)
+        yield users, _logits(components[users], items, by_concept, scratch)
+
+
+class _LogPartition(torch.autograd.Function):
+    """log Z_u in blocks; backward computes every block again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, hidden: Tensor | None, scratch: int
+    ) -> Tensor:
+        by_concept = log_assignment.t().contiguous()  # (concepts, items)
+        top = components.new_full((len(components),), -1e30)  # running maximum, so that no exponential can overflow
+        total = components.new_zeros(len(components))
+        for users, _, logits in _blocks(components, items, by_concept, hidden, scratch):
+            higher = torch.maximum(top[users], logits.amax(dim=(1, 2)))
+            part = logits.sub_(higher[:, None, None]).exp_().sum(dim=(1, 2))
+            total[users] = total[users] * torch.exp(top[users] - higher) + part
+            top[users] = higher
+        log_z = top + total.log()
+        ctx.save_for_backward(components, items, by_concept, hidden, log_z)
+        ctx.scratch = scratch
+        return log_z
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
+        (components, items, by_concept, hidden, log_z), scratch = ctx.saved_tensors, ctx.scratch
+        log_z = torch.where(log_z > -torch.inf, log_z, torch.inf)  # where nothing is left, nothing has a gradient
+        by_components, by_items, by_assignment = (torch.zeros_like(t) for t in (components, items, by_concept))
+        for users, tile, logits in _blocks(components, items, by_concept, hidden, scratch):
+            p = logits.sub_(log_z[users, None, None]).exp_().mul_(weights[users, None, None])
+            by_assignment[:, tile] += p.sum(dim=0)
+            flat, own = p.flatten(0, 1), components[users].flatten(0, 1)
+            by_components[users] += (flat @ items[tile]).view_as(components[users])
+            by_items[tile] += flat.t() @ own
+        return by_components, by_items, by_assignment.t(), None, None
+
+
+def _blocks(
+    components: Tensor, items: Tensor, by_concept: Tensor, hidden: Tensor | None, scratch: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Users, items and logits (users, concepts, items) of every block."""
+    batch, concepts, _ = components.shape
+    width = max(1, min(len(items), 1024, scratch // concepts))
+    height = max(1, min(batch, scratch // (concepts * width)))
+    memory = items.new_empty(height * concepts * width)
+    for start in range(0, batch, height):
+        users = slice(start, start + height)
+        for first in range(0, len(items), width):
+            tile = slice(first, first + width)
+            logits = _logits(components[users], items[tile], by_concept[:, tile], memory)
+            if hidden is not None:
+                logits.masked_fill_((hidden[users, tile] != 0)[:, None], -torch.inf)
+            yield users, tile, logits
+
+
+def _logits(components: Tensor, items: Tensor, by_concept: Tensor, out: Tensor) -> Tensor:
+    """components[u, k] · items[i] + by_concept[k, i]: (users, concepts, items), in the memory of `out`."""
+    users, concepts, dim = components.shape
+    flat = out[: users * concepts * len(items)]
+    threads = torch.get_num_threads()
+    parts = threads if users % threads == 0 else 1  # one product alone may keep one thread busy only
+    torch.bmm(components.reshape(parts, -1, dim), items.t().expand(parts, -1, -1), out=flat.view(parts, -1, len(items)))
+    return flat.view(users, concepts, len(items)).add_(by_concept)
+
+
+def _softmax_(logits: Tensor) -> Tensor:
+    """Softmax of every row in place; the log of what its exponentials sum to, (rows,); a row of −inf becomes 0."""
+    top = logits.amax(dim=1)
+    torch.ops.aten._softmax.out(logits, 1, False, out=logits)
+    log_z = top - logits.amax(dim=1).log()
+    empty = top == -torch.inf
+    if empty.any():
+        logits[empty], log_z[empty] = 0.0, -torch.inf
+    return log_z

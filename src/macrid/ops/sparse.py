@@ -1,40 +1,263 @@
-"""Sparse sums over the histories of a batch."""
+"""Sums over the histories of a batch.
+
+The encoder needs, for every user u and concept k, A_uk = sum_i keep_i c_ik t_i and Q_uk = sum_i c_ik² over the user's
+own items: `sum_by_concept`. The likelihood needs sum_i log p_ui over them, and sampled likelihoods log sum_i p_ui as
+well: `positives`. On a CPU they are products of sparse and dense matrices, forward and backward, without a copy of a
+vector per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_triton`).
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import importlib.util
+import warnings
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-class Histories(NamedTuple):
-    """The items of a batch of users, one after the other: user b has items[offsets[b] : offsets[b + 1]]."""
+@dataclass(frozen=True)
+class Histories:
+    """The items of a batch of users: user b has items[starts[b] : stops[b]]."""
 
-    offsets: Tensor  # (batch + 1,)
-    items: Tensor  # (interactions,)
-    rows: Tensor  # (interactions,) the user of each
+    items: Tensor  # (interactions,) of the batch, or of all users
+    starts: Tensor  # (batch,)
+    stops: Tensor  # (batch,)
+    longest: int
+    """No history has more items."""
+    rows: Tensor | None = None
+    """(interactions,) the user of each, where `items` are those of the batch, one user after the other."""
 
     @property
     def batch(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.starts)
+
+    @property
+    def counts(self) -> Tensor:
+        """(batch,)"""
+        return self.stops - self.starts
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """(batch + 1,), where `items` are those of the batch."""
+        return torch.cat([self.starts, self.stops[-1:]])
+
+    @cached_property
+    def by_item(self) -> ByItem:
+        """The same pairs, one item after the other."""
+        pairs = sp.csr_array(
+            (np.arange(len(self.items)), self.items.numpy(), self.offsets.numpy()),
+            shape=(self.batch, int(self.items.max()) + 1 if len(self.items) else 0),
+        ).tocsc()
+        return ByItem(*(torch.from_numpy(part.astype(np.int64)) for part in (pairs.data, pairs.indices, pairs.indptr)))
+
+    def of(self, users: slice) -> Histories:
+        """Of consecutive users of the batch only, where `items` are those of the batch."""
+        starts, stops = self.starts[users], self.stops[users]
+        own = slice(int(starts[0]), int(stops[-1]))
+        return Histories(
+            self.items[own], starts - own.start, stops - own.start, self.longest, self.own_rows[own] - users.start
+        )
+
+    def where(self, keep: Tensor) -> Histories:
+        """Only the interactions at the places `keep`, which must rise."""
+        rows = self.own_rows[keep]
+        stops = torch.bincount(rows, minlength=self.batch).cumsum(0)
+        return Histories(self.items[keep], F.pad(stops[:-1], (1, 0)), stops, self.longest, rows)
+
+    @property
+    def own_rows(self) -> Tensor:
+        """`rows`, where they are there."""
+        assert self.rows is not None
+        return self.rows
+
+
+class ByItem(NamedTuple):
+    """Interactions sorted by item."""
+
+    order: Tensor  # (interactions,) where each stood before
+    rows: Tensor  # (interactions,)
+    offsets: Tensor  # (highest item + 2,)
+
+
+class Dropout(NamedTuple):
+    """Which interactions to leave out, by a seed: it follows from the seed and an interaction's place in the CSR."""
+
+    seed: Tensor  # (models,) int64
+    rate: Tensor  # (models,)
+
+
+def sum_by_concept(
+    table: Tensor,
+    log_assignment: Tensor,
+    histories: Histories,
+    keep: Tensor | Dropout | None = None,
+    precision: str = "fp32",
+) -> tuple[Tensor, Tensor]:
+    """A_uk = sum_i keep_i c_ik table_i and Q_uk = sum_i c_ik², over the items i of user u.
+
+    table (items, dim), log_assignment (items, concepts), keep (interactions,)
+    → (batch, concepts, dim), (batch, concepts).
+    With a `Dropout`, all of it may have a leading dimension of models.
+    """
+    if isinstance(keep, Dropout) or backend_for(table) == "triton":
+        from macrid.ops.sparse_triton import SumByConcept
+
+        assert not isinstance(keep, Tensor)
+        lead = table.shape[:-2]
+        a, q = SumByConcept.apply(_models(table, 2), _models(log_assignment, 2), histories, keep, precision)
+        return a.reshape(*lead, *a.shape[1:]), q.reshape(*lead, *q.shape[1:])
+    assert keep is None or isinstance(keep, Tensor)
+    assignment = _Rows.apply(log_assignment, histories).exp()  # (interactions, concepts)
+    norms = sum_by_user(assignment.square(), histories)
+    if keep is not None:
+        kept = keep.nonzero()[:, 0]
+        histories, assignment = histories.where(kept), assignment.index_select(0, kept) * keep[kept, None]
+    return _WeightedSum.apply(table, assignment, histories), norms
+
+
+def positives(
+    components: Tensor,
+    items: Tensor,
+    log_assignment: Tensor,
+    temperature: float,
+    histories: Histories,
+    precision: str = "fp32",
+) -> tuple[Tensor, Tensor]:
+    """sum_i log p_ui and log sum_i p_ui over the items i of user u, p_ui as in `macrid.ops.partition`: (batch,) each.
+
+    components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
+    """
+    if backend_for(items) == "triton":
+        from macrid.ops.sparse_triton import Positives
+
+        sums, totals = Positives.apply(
+            components[None], items[None], log_assignment[None], histories, temperature, precision
+        )
+        return sums[0], totals[0]
+    logits = _Dots.apply(components / temperature, items, histories) + _Rows.apply(log_assignment, histories)
+    log_p = logits.logsumexp(dim=1)
+    sums = sum_by_user(log_p[:, None], histories)[:, 0]
+    return sums, _log_sum_exp_by_user(log_p, histories)
 
 
 def sum_by_user(values: Tensor, histories: Histories) -> Tensor:
     """(interactions, n) → (batch, n)."""
-    return values.new_zeros(histories.batch, values.shape[1]).index_add(0, histories.rows, values)
+    return values.new_zeros(histories.batch, values.shape[1]).index_add(0, histories.own_rows, values)
 
 
-def weighted_sum(table: Tensor, weights: Tensor, histories: Histories) -> Tensor:
-    """sum over a user's items i of weights[i, k] · table[i].
+class _Rows(torch.autograd.Function):
+    """The row of a small table for every interaction; backward sums in a fixed order, so a seed repeats exactly."""
 
-    table (items, dim), weights (interactions, concepts) → (batch, concepts, dim).
-    """
-    return torch.stack(
-        [
-            F.embedding_bag(histories.items, table, histories.offsets[:-1], mode="sum", per_sample_weights=column)
-            for column in weights.t().contiguous()
-        ],
-        dim=1,
-    )
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, histories: Histories) -> Tensor:
+        ctx.shape, ctx.items = table.shape, histories.items
+        return F.embedding(histories.items, table)
+
+    @staticmethod
+    def backward(ctx: Any, by_rows: Tensor) -> tuple[Tensor, None]:
+        return by_rows.new_zeros(ctx.shape).index_add_(0, ctx.items, by_rows), None
+
+
+def _log_sum_exp_by_user(values: Tensor, histories: Histories) -> Tensor:
+    """(interactions,) → (batch,), −inf for an empty history."""
+    with torch.no_grad():
+        top = torch.segment_reduce(values.detach(), "max", offsets=histories.offsets, initial=-1e30)
+    scaled = (values - F.embedding(histories.own_rows, top[:, None])[:, 0]).exp()
+    return sum_by_user(scaled[:, None], histories)[:, 0].log() + top
+
+
+class _WeightedSum(torch.autograd.Function):
+    """sum over a user's items i of weights[i, k] · table[i]: (batch, concepts, dim)."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, weights: Tensor, histories: Histories) -> Tensor:
+        ctx.save_for_backward(table, weights)
+        ctx.histories = histories
+        return sums_of_rows(table, weights, histories)
+
+    @staticmethod
+    def backward(ctx: Any, by_sum: Tensor) -> tuple[Tensor | None, ...]:
+        table, weights = ctx.saved_tensors
+        return sums_of_users(by_sum, weights, ctx.histories, len(table)), dots(by_sum, table, ctx.histories), None
+
+
+class _Dots(torch.autograd.Function):
+    """components[u, k] · items[i] for every interaction: (interactions, concepts)."""
+
+    @staticmethod
+    def forward(ctx: Any, components: Tensor, items: Tensor, histories: Histories) -> Tensor:
+        ctx.save_for_backward(components, items)
+        ctx.histories = histories
+        return dots(components, items, histories)
+
+    @staticmethod
+    def backward(ctx: Any, by_dot: Tensor) -> tuple[Tensor | None, ...]:
+        components, items = ctx.saved_tensors
+        h = ctx.histories
+        return sums_of_rows(items, by_dot, h), sums_of_users(components, by_dot, h, len(items)), None
+
+
+def sums_of_rows(table: Tensor, weights: Tensor, histories: Histories) -> Tensor:
+    """sum_i weights[i, k] table[i] over a user's items: table (items, dim), weights (interactions, concepts)."""
+    bags = (_bags(table, histories.items, histories.offsets, column) for column in weights.t().contiguous())
+    return torch.stack(list(bags), dim=1)
+
+
+def sums_of_users(values: Tensor, weights: Tensor, histories: Histories, items: int) -> Tensor:
+    """sum_uk weights[ui, k] values[u, k] over an item's users: values (batch, concepts, dim) → (items, dim)."""
+    order, rows, offsets = histories.by_item
+    columns = F.embedding(order, weights).t().contiguous()
+    by_concept = values.transpose(0, 1).contiguous()
+    total = _bags(by_concept[0], rows, offsets, columns[0])
+    for table, column in zip(by_concept[1:], columns[1:], strict=True):
+        total += _bags(table, rows, offsets, column)
+    return F.pad(total, (0, 0, 0, items - len(total)))
+
+
+def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
+    """values[u, k] · table[i] for every interaction: values (batch, concepts, dim) → (interactions, concepts)."""
+    by_concept = values.transpose(0, 1).contiguous()
+    if torch.backends.mkl.is_available() and not table.is_cuda and len(histories.items):
+        _hear_about_beta()
+        where = torch.sparse_csr_tensor(
+            histories.offsets, histories.items, table.new_zeros(len(histories.items)),
+            (histories.batch, len(table)), check_invariants=False,
+        )  # fmt: skip
+        columns = [torch.sparse.sampled_addmm(where, one, table.t(), beta=0.0).values() for one in by_concept]
+    else:
+        rows = F.embedding(histories.items, table)
+        columns = [(F.embedding(histories.own_rows, one) * rows).sum(dim=1) for one in by_concept]
+    return torch.stack(columns, dim=1)
+
+
+def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+    return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
+
+
+def _models(tensor: Tensor, dims: int) -> Tensor:
+    """With one leading dimension."""
+    return tensor.reshape(-1, *tensor.shape[-dims:])
+
+
+def backend_for(tensor: Tensor) -> Literal["chunked", "triton"]:
+    """What a tensor's device is served by: Triton on a GPU that has it, plain torch otherwise."""
+    return "triton" if tensor.is_cuda and tensor.dtype != torch.float64 and _has_triton() else "chunked"
+
+
+@cache
+def _hear_about_beta() -> None:
+    """torch says once in a process that CSR tensors are in beta; users need not be told."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR")
+        torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.ops.sparse import Histories
+from macrid.ops.sparse import Histories, backend_for
 
 
 class DeviceHistories:
@@ -15,18 +17,28 @@ class DeviceHistories:
 
     def __init__(self, matrix: sp.csr_array, device: torch.device) -> None:
         self.users = matrix.shape[0]
+        self.longest = int(np.diff(matrix.indptr).max(initial=0))
         self.starts = torch.from_numpy(np.array(matrix.indptr, dtype=np.int64)).to(device)
         self.items = torch.from_numpy(np.array(matrix.indices, dtype=np.int32)).to(device)
 
     def batch(self, users: Tensor) -> Histories:
-        """The histories of these users, in this order."""
-        starts = self.starts[users]
-        counts = self.starts[users + 1] - starts
-        offsets = torch.zeros(len(users) + 1, dtype=torch.long, device=users.device)
-        torch.cumsum(counts, 0, out=offsets[1:])
-        rows = torch.repeat_interleave(counts)
-        positions = torch.arange(len(rows), device=users.device) + (starts - offsets[:-1])[rows]
-        return Histories(offsets, self.items[positions].long(), rows)
+        """The histories of these users, in this order; where kernels read the CSR itself, nothing is copied."""
+        if backend_for(self.starts) == "triton":
+            return Histories(self.items, self.starts[users], self.starts[users + 1], self.longest)
+        return self.copied(users)
+
+    def copied(self, users: Tensor, interactions: int | None = None) -> Histories:
+        """The same with the interactions of these users only; knowing how many saves a question to the device."""
+        starts, stops = self.starts[users], self.starts[users + 1]
+        counts = stops - starts
+        ends = counts.cumsum(0)
+        rows = torch.repeat_interleave(counts, output_size=interactions)
+        positions = torch.arange(len(rows), device=users.device) + (stops - ends)[rows]
+        return Histories(self.items[positions].long(), ends - counts, ends, self.longest, rows)
+
+    def sizes(self, batches: Sequence[Tensor]) -> list[int]:
+        """How many interactions each batch of users has."""
+        return torch.stack([(self.starts[users + 1] - self.starts[users]).sum() for users in batches]).tolist()
 
     def all(self) -> Histories:
         return self.batch(torch.arange(self.users, device=self.starts.device))

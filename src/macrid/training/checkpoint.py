@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically
+from macrid.training.adam import Adam
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
-MAY_CHANGE = ("epochs", "patience", "device")  # settings that may differ when training goes on
+MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training goes on
 
 
 @dataclass
@@ -62,7 +62,7 @@ def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict
 def write(
     folder: Path,
     network: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Adam,
     best: dict[str, Tensor],
     progress: Progress,
     belongs_to: dict[str, Any],
@@ -82,7 +82,7 @@ def write(
 
 
 def read(
-    folder: Path, network: nn.Module, optimiser: torch.optim.Optimizer, belongs_to: dict[str, Any]
+    folder: Path, network: nn.Module, optimiser: Adam, belongs_to: dict[str, Any]
 ) -> tuple[Progress, dict[str, Tensor]]:
     """Put network and optimiser where they were; the progress and the best weights. Without a file, the beginning."""
     path = folder / FILE
@@ -99,10 +99,7 @@ def read(
         network.load_state_dict(_under(tensors, "now."))
         for name, parameter in network.named_parameters():
             state = _under(tensors, f"adam.{name}.")
-            optimiser.state[parameter] = {
-                key: value if key == "step" and parameter.device.type == "cpu" else value.to(parameter.device)
-                for key, value in state.items()
-            }
+            optimiser.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunError(
             f"{path}: not a readable checkpoint ({first_line(error)}); train again without --resume"

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,18 +18,23 @@ import torch
 from torch import Tensor, nn
 
 from macrid.config import TrainingSettings
-from macrid.errors import CollapseWarning, TrainingError
+from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.ranking import evaluate
+from macrid.ops.partition import Precision
+from macrid.ops.sparse import backend_for
 from macrid.training import checkpoint as checkpoints
+from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 from macrid.training.checkpoint import Progress
+from macrid.training.step import Step
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
     from macrid.models.base import NeuralRecommender
 
+LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
-STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN; each check waits for the device
+STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU a check waits for the device, so once an epoch
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Epoch:
             parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
         if self.effective_concepts is not None:
             parts.append(f"{self.effective_concepts:.1f} concepts in use")
-        return "  ".join([*parts, f"{self.seconds:.1f} s"])
+        return "  ".join([*parts, f"{self.seconds:.1f} s" if self.seconds >= 1 else f"{self.seconds:.2f} s"])
 
 
 def train(
@@ -68,8 +73,12 @@ def train(
 ) -> None:
     """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
     folder = None if checkpoint is None else Path(checkpoint)
-    with nullcontext() if folder is None else checkpoints.claimed(folder):
-        _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
+    check_fits(model)
+    try:
+        with nullcontext() if folder is None else checkpoints.claimed(folder):
+            _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
+    except torch.cuda.OutOfMemoryError:
+        raise TrainingError(_too_small(model, settings.users_per_step(matrix.shape[0]))) from None
     _warn_of_collapse(model)
 
 
@@ -83,9 +92,12 @@ def _train(
     on_epoch: Callable[[Epoch], None] | None,
     on_step: Callable[[int, int], None] | None,
 ) -> None:
-    network: nn.Module = model.network
-    optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, weight_decay=settings.l2, fused=True)
+    network: Any = model.network
+    network.precision = choose_precision(settings.precision, model.device)
+    network.scratch = settings.scratch_mib << 18  # numbers of four bytes
+    optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
     data = DeviceHistories(matrix, model.device)
+    step = Step(network, optimiser, data, torch.Generator(model.device), settings)
     progress = Progress()
     best: dict[str, Tensor] = {}
     belongs_to = checkpoints.fingerprint(
@@ -103,7 +115,7 @@ def _train(
         while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
             started = time.monotonic()
             epoch = progress.epoch + 1
-            loss, kl = _run_epoch(model, optimiser, data, settings, epoch, on_step)
+            loss, kl = _run_epoch(model, step, settings, epoch, on_step)
             _check_weights(model, epoch)
             ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
             is_best = ndcg is None or ndcg > progress.best_score
@@ -128,33 +140,25 @@ def _train(
 
 def _run_epoch(
     model: NeuralRecommender,
-    optimiser: torch.optim.Optimizer,
-    data: DeviceHistories,
+    step: Step,
     settings: TrainingSettings,
     epoch: int,
     on_step: Callable[[int, int], None] | None,
 ) -> tuple[float, float]:
     """One pass over the train users; mean loss and mean KL per user."""
-    network = model.network
-    generator = torch.Generator(model.device).manual_seed(_epoch_seed(settings.seed, epoch))
-    beta = model.settings.beta * min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else model.settings.beta
-    batches = torch.randperm(data.users, generator=generator, device=model.device).split(
-        settings.users_per_step(data.users)
-    )
+    users, device = step.data.users, model.device
+    generator = step.generator.manual_seed(epoch_seed(settings.seed, epoch))
+    step.beta.fill_(model.settings.beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0))
+    batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
+    sizes = step.data.sizes(batches) if settings.likelihood == "sampled" else [None] * len(batches)
     losses: list[Tensor] = []
-    for step, users in enumerate(batches, start=1):
-        histories = data.batch(users)
-        loss = network.loss(histories, network.draw_noise(histories, generator), beta)
-        optimiser.zero_grad(set_to_none=True)
-        loss.total.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), settings.clip)
-        optimiser.step()
-        losses.append(torch.stack([loss.total.detach(), loss.kl.detach()]) * len(users))
-        if step % STEPS_BETWEEN_CHECKS == 0 or step == len(batches):
+    for number, (batch, size) in enumerate(zip(batches, sizes, strict=True), start=1):
+        losses.append(step(batch, size) * len(batch))
+        if number == len(batches) or (device.type == "cpu" and number % STEPS_BETWEEN_CHECKS == 0):
             _check_finite(losses, epoch, len(batches), model)
         if on_step is not None:
-            on_step(step, len(batches))
-    total, kl = (torch.stack(losses).double().sum(dim=0) / data.users).tolist()
+            on_step(number, len(batches))
+    total, kl = (torch.stack(losses).double().sum(dim=0) / users).tolist()
     return total, kl
 
 
@@ -182,7 +186,31 @@ def _stop(what: str, model: NeuralRecommender) -> NoReturn:
     raise TrainingError(f"{what}; {kept}. Try a smaller learning rate, or a higher temperature")
 
 
-def _epoch_seed(seed: int, epoch: int) -> int:
+def choose_precision(asked: Literal["auto"] | Precision, device: torch.device) -> Precision:
+    """ "auto" is bf16 on a GPU that has it."""
+    if asked == "auto":
+        return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return asked
+
+
+def check_fits(model: NeuralRecommender) -> None:
+    """The kernels hold a whole vector on the chip."""
+    dim = getattr(model.settings, "dim", 0)
+    if dim > LARGEST_DIM and backend_for(model.network.item_vectors) == "triton":
+        raise SettingsError(f"dim is {dim}; on a GPU it may be at most {LARGEST_DIM}; lower it, or train on the CPU")
+
+
+def _too_small(model: NeuralRecommender, batch: int) -> str:
+    total = torch.cuda.get_device_properties(model.device).total_memory / 2**30
+    parameters = 16 * sum(p.numel() for p in model.network.parameters()) / 2**30
+    return (
+        f"the memory of the GPU ({total:.0f} GiB) is too small: parameters, gradients and moments take"
+        f" {parameters:.1f} GiB, the rest grows with the batch; lower batch_size (now {batch}) or dim, or give"
+        " likelihood='sampled'"
+    )
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
 
 

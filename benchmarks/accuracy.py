@@ -1,0 +1,110 @@
+"""Whole trainings in fresh processes: does precision or sampling cost accuracy, and how long does the command take?
+
+    MACRID_DATA=… python benchmarks/accuracy.py --device cuda             # 3 seeds
+    MACRID_DATA=… python benchmarks/accuracy.py --only "exact, fp32"      # on a CPU, one of the ways
+
+Every run is `macrid train DATA --out … --json --seed S` with nothing else than what is named. All seeds count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from benchmarks.measuring import circumstances, rounded, show
+
+SAMPLED = ("--likelihood", "sampled", "--negatives", "1024", "--sampling")
+WAYS: dict[str, tuple[str, ...]] = {
+    "exact, bf16": ("--precision", "bf16"),
+    "exact, fp32": ("--precision", "fp32"),
+    "sampled 1,024, popularity": (*SAMPLED, "popularity"),
+    "sampled 1,024, log-uniform": (*SAMPLED, "log-uniform"),
+    "sampled 1,024, uniform": (*SAMPLED, "uniform"),
+}
+
+
+def train(data: str, way: str, seed: int, device: str, also: list[str]) -> dict[str, Any]:
+    """One training from the command line; seconds are those of the whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "macrid", "train", data, "--out", f"{folder}/run", "--json"]
+        command += ["--seed", str(seed), "--device", device, *WAYS[way], *also]
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - started
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    report = json.loads(done.stdout)
+    score = report["test"]["metrics"]["ndcg@100"]
+    return {
+        "name": way, "seed": seed, "seconds": seconds, "ndcg": score["mean"], "se": score["se"],
+        "epochs": report["training"]["epochs"], "training_seconds": report["training"]["seconds"],
+        "peak_memory_mb": report["training"]["peak_memory_mb"],
+    }  # fmt: skip
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One line for every way: means over its seeds, and the slowest seed."""
+    lines = []
+    for name in dict.fromkeys(row["name"] for row in rows):
+        own = [row for row in rows if row["name"] == name]
+        mean = {key: float(np.mean([row[key] for row in own])) for key in ("ndcg", "se", "epochs")}
+        taken = [row["seconds"] for row in own if row["seconds"] is not None]
+        mean["seconds"], slowest = float(np.mean(taken)), max(taken)
+        scores = [row["ndcg"] for row in own]
+        spread = {"least": min(scores), "most": max(scores), "slowest": slowest}
+        lines.append({"name": name, "seeds": len(own), **mean, **spread})
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--data", default="ml-1m")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=WAYS, help="this way, may be given several times")
+    parser.add_argument("--epochs", help="fewer, to see that it runs; then nothing is written unless --out is given")
+    parser.add_argument("--out", type=Path, help="by default benchmarks/results/accuracy-cpu.json or accuracy-gpu.json")
+    asked = parser.parse_args()
+    ways = asked.only or [way for way in WAYS if asked.device == "cuda" or way != "exact, bf16"]
+    default = Path(__file__).parent / "results" / f"accuracy-{'gpu' if asked.device == 'cuda' else 'cpu'}.json"
+    out = asked.out or (None if asked.epochs else default)
+    also = ["--epochs", asked.epochs] if asked.epochs else []
+    found: dict[str, Any] = {"measured": circumstances(), "data": asked.data, "rows": []}
+    for seed in range(asked.seeds):
+        for way in ways:
+            row = train(asked.data, way, seed, asked.device, also)
+            found["rows"].append(row)
+            print(
+                f"{way}, seed {seed}: NDCG@100 {row['ndcg']:.4f} ± {row['se']:.4f}, {row['epochs']} epochs,"
+                f" {row['seconds']:.1f} s",
+                flush=True,
+            )
+            if out is not None:
+                out.parent.mkdir(parents=True, exist_ok=True)
+                out.write_text(json.dumps(rounded(found), indent=1) + "\n", encoding="utf-8")
+    show(
+        ("", "seeds", "NDCG@100", "± se", "least–most", "epochs", "seconds", "slowest"),
+        (
+            (
+                line["name"], str(line["seeds"]), f"{line['ndcg']:.4f}", f"{line['se']:.4f}",
+                f"{line['least']:.4f}–{line['most']:.4f}", f"{line['epochs']:.0f}", f"{line['seconds']:.1f}",
+                f"{line['slowest']:.1f}",
+            )
+            for line in summary(found["rows"])
+        ),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Algorithm 1 once more, from fused kernels: what `MacridNetwork.loss` does on a GPU.
+
+Networks of one shape may be computed side by side: their parameters then have a leading dimension.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from macrid.ops.fused_triton import Assign, Normalise, Sample
+from macrid.ops.partition import bounded
+from macrid.ops.sparse import Dropout, Histories
+from macrid.ops.sparse_triton import Likelihood, SumByConcept
+
+if TYPE_CHECKING:
+    from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
+
+
+def loss(
+    network: MacridNetwork, histories: Histories, noise: Noise, beta: float | Tensor, local: LocalTables | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, negative log-likelihood and KL, means per user."""
+    s = network.settings
+    lead = network.item_vectors.shape[:-2]
+    unit = s.similarity == "cosine"
+    assert noise.keep is None or isinstance(noise.keep, Dropout)
+
+    vectors, contexts = (network.item_vectors, network.context_vectors) if local is None else local[:2]
+    items, log_assignment = Assign.apply(
+        _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
+    )
+    sums, squares = SumByConcept.apply(_models(contexts), log_assignment, histories, noise.keep, network.precision)
+    hidden = network.transform(Normalise.apply(sums, squares).reshape(*lead, *sums.shape[1:]), noise)
+    components, kl = Sample.apply(hidden.reshape(-1, *hidden.shape[-3:]), noise.normal, network.prior_stds(), unit)
+    if local is None:
+        likelihood = Likelihood.apply(
+            components, items, log_assignment, histories, s.temperature, network.precision,
+            bounded(1 / s.temperature if unit else None),
+        )  # fmt: skip
+    else:
+        likelihood = network.likelihood(components[0], items[0], log_assignment[0], histories, local.sample)
+    nll = -likelihood.reshape(lead) / histories.batch
+    kl = kl.sum(dim=(-2, -1)).reshape(lead) / histories.batch
+    return nll + beta * kl, nll, kl
+
+
+def _models(table: Tensor) -> Tensor:
+    return table.reshape(-1, *table.shape[-2:])

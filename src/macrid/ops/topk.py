@@ -1,0 +1,199 @@
+"""The best items of a mixture of concepts, in tiles.
+
+The score of an item is log p_ui and its log-probability log p_ui − log Z_u, where
+
+    p_ui = sum_k c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui.
+
+Scores are computed in tiles of users × items that fit a cache; the best of a block of tiles are chosen at once and
+merged with those of the blocks before. However many users and items there are, no array of scores is larger than the
+constants below.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+BLOCK = {"cpu": 1 << 24, "cuda": 1 << 27}  # scores of users × items among which the best are chosen at once
+TILE = {"cpu": 1 << 19, "cuda": 1 << 25}  # scores computed at once
+USERS = 512  # in a block, if there are so many: fewer make slim products
+GROUP = 16  # items compared by their maximum first
+LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
+
+
+@torch.no_grad()
+def top(
+    components: Tensor,
+    items: Tensor,
+    log_assignment: Tensor,
+    temperature: float,
+    n: int,
+    *,
+    hidden: tuple[Tensor, Tensor] | None = None,
+    allowed: Tensor | None = None,
+    concept_of: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Positions and log-probabilities of the n best items, best first: (batch, n) each.
+
+    components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
+    hidden: (rows, columns) of what must not be chosen. allowed: (items,) True where an item may be chosen. Where fewer
+    than n are left, others follow with −inf. Z_u sums over all items, whether they may be chosen or not.
+    concept_of: (items,) score every item in this concept only, which saves computing the others.
+    Which of several items with equal scores comes first is left open.
+    """
+    z = components.div(temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
+    scorer = _Scorer(z, items, log_assignment, concept_of)
+    if scorer.order is not None:
+        allowed = None if allowed is None else allowed[scorer.order]
+        hidden = None if hidden is None else (hidden[0], torch.argsort(scorer.order)[hidden[1]])
+    positions, log_p = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)]
+    for first in range(0, len(components), scorer.users):
+        own = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
+        found = _top(scorer, z[:, first : first + scorer.users], n, own, allowed)
+        positions.append(found[0])
+        log_p.append(found[1])
+    return torch.cat(positions), torch.cat(log_p)
+
+
+def _top(
+    scorer: _Scorer, z: Tensor, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """As `top`, for users enough to fill a block: z (concepts, users, dim)."""
+    log_z = z.new_full((z.shape[1],), -torch.inf)
+    values, positions = z.new_empty(z.shape[1], 0), z.new_empty(z.shape[1], 0, dtype=torch.long)
+    for start in range(0, len(scorer.items), scorer.width):
+        block, log_sum = scorer.block(z, start)  # (users, width), (users,)
+        stop = start + block.shape[1]
+        log_z = torch.logaddexp(log_z, log_sum)
+        best, columns = best_of(
+            block,
+            min(n, stop - start),
+            hidden=None if hidden is None else _within(hidden, 1, start, stop),
+            allowed=None if allowed is None else allowed[start:stop],
+        )
+        values, positions = torch.cat([values, best], dim=1), torch.cat([positions, columns + start], dim=1)
+        if start > 0:
+            values, kept = values.topk(min(n, values.shape[1]), dim=1)
+            positions = positions.gather(1, kept)
+    return positions if scorer.order is None else scorer.order[positions], scorer.log(values) - log_z[:, None]
+
+
+class _Scorer:
+    """The scores of blocks of items: log p_ui, or p_ui itself if no p_ui can leave the range of the numbers.
+
+    Items with one concept each are taken in the order of their concepts, so that a tile has one concept.
+    """
+
+    def __init__(self, z: Tensor, items: Tensor, log_assignment: Tensor, concept_of: Tensor | None) -> None:
+        block, tile = (limits.get(z.device.type, limits["cpu"]) for limits in (BLOCK, TILE))
+        self.items, self.log_assignment = items, log_assignment
+        self.order, self.gathered, self.bounds = None, None, []
+        if concept_of is not None:
+            self.order = self.gathered = torch.argsort(concept_of, stable=True)
+            self.bounds = [0, *torch.bincount(concept_of, minlength=len(z)).cumsum(0).tolist()]
+            if items.numel() <= block:  # once for all users; tile by tile if there are too many
+                self.items, self.log_assignment, self.gathered = items[self.order], log_assignment[self.order], None
+        self.fused = concept_of is None and _has_kernel(z)
+        own = log_assignment if concept_of is None else log_assignment.gather(1, concept_of[:, None])
+        self.linear = not self.fused and _is_bounded(z, items, own)
+        self.users = max(1, min(z.shape[1], max(USERS, tile // len(items)), block))
+        self.width = min(len(items), block // self.users)
+        self.size = max(1, min(self.width, tile // max(self.users, z.shape[2])))
+        self.memory = z.new_empty(self.users * self.width)
+        self.scratch = z.new_empty(0 if self.fused else self.users * self.size)
+
+    def log(self, values: Tensor) -> Tensor:
+        return values.clamp(min=0).log() if self.linear else values
+
+    def block(self, z: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        """Scores of the items from `first` on, valid until the next call, and the log of the sum of their p_ui."""
+        users, last = z.shape[1], min(first + self.width, len(self.items))
+        block = self.memory[: users * (last - first)].view(users, -1)
+        total = z.new_full((users,), 0.0 if self.linear else -torch.inf)
+        for start, stop in self._tiles(first, last):
+            tile = block[:, start - first : stop - first]
+            self._score(z, start, stop, tile)
+            total = total + tile.sum(dim=1) if self.linear else torch.logaddexp(total, tile.logsumexp(dim=1))
+        return block, self.log(total)
+
+    def _tiles(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        edges = {*range(first, last, self.size), last, *(bound for bound in self.bounds if first < bound < last)}
+        return pairwise(sorted(edges))
+
+    def _score(self, z: Tensor, start: int, stop: int, out: Tensor) -> None:
+        """Write the scores of items start … stop: (users, tile)."""
+        which = slice(start, stop) if self.gathered is None else self.gathered[start:stop]
+        items, log_c = self.items[which], self.log_assignment[which]
+        if self.fused:
+            from macrid.ops.topk_triton import mixture_scores
+
+            mixture_scores(z, items, log_c, out)
+            return
+        vectors, scratch = items.t(), self.scratch[: out.numel()].view(out.shape)
+        first, *others = range(len(z)) if self.order is None else [bisect_right(self.bounds, start) - 1]
+        if self.linear:
+            torch.mm(z[first], vectors, out=out).exp_().mul_(log_c[:, first].exp())
+            for k in others:
+                out.addcmul_(torch.mm(z[k], vectors, out=scratch).exp_(), log_c[:, k].exp())
+        else:
+            torch.mm(z[first], vectors, out=out).add_(log_c[:, first])
+            for k in others:
+                torch.logaddexp(out, torch.mm(z[k], vectors, out=scratch).add_(log_c[:, k]), out=out)
+
+
+def best_of(
+    scores: Tensor, n: int, *, hidden: tuple[Tensor, Tensor] | None = None, allowed: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Values and columns of the n highest scores of every row, best first: (users, n) each.
+
+    scores (users, items): those of `hidden` (rows, columns) and of items that are not `allowed` are set to −inf.
+    """
+    if allowed is not None:
+        scores.masked_fill_(~allowed, -torch.inf)
+    if hidden is not None:
+        scores[hidden] = -torch.inf
+    # The n best items are in the n groups with the highest maxima, so only those are looked at one by one.
+    groups = scores.shape[1] // GROUP
+    if groups < 2 * n:
+        values, columns = scores.topk(n, dim=1)
+        return values, columns
+    grouped = scores[:, : groups * GROUP].unflatten(1, (GROUP, groups))  # column c is in group c % groups
+    chosen = grouped.amax(dim=1).topk(n, dim=1, sorted=False).indices
+    members = chosen[:, None, :] + groups * torch.arange(GROUP, device=scores.device)[:, None]
+    rest = torch.arange(groups * GROUP, scores.shape[1], device=scores.device).expand(len(scores), -1)
+    columns = torch.cat([members.flatten(1), rest], dim=1)
+    values, kept = scores.gather(1, columns).topk(n, dim=1)
+    return values, columns.gather(1, kept)
+
+
+def pairs(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(rows, columns) of the entries of a matrix."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return torch.from_numpy(rows).to(device), torch.from_numpy(matrix.indices.astype(np.int64)).to(device)
+
+
+def _within(places: tuple[Tensor, Tensor], axis: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """The pairs with rows (axis 0) or columns (axis 1) from `start` to `stop`, counted from `start` on."""
+    inside = (places[axis] >= start) & (places[axis] < stop)
+    rows, columns = places[0][inside], places[1][inside]
+    return (rows - start, columns) if axis == 0 else (rows, columns - start)
+
+
+def _is_bounded(z: Tensor, items: Tensor, log_assignment: Tensor) -> bool:
+    """Whether every p_ui is within exp(±LARGEST), whatever the angles between components and items."""
+    if z.shape[1] == 0:
+        return True
+    longest = torch.linalg.vector_norm(z, dim=-1).max() * torch.linalg.vector_norm(items, dim=-1).max()
+    least = log_assignment.amax(dim=1).min()  # of an item's likeliest concept
+    return bool(longest + torch.maximum(-least, log_assignment.max()) <= LARGEST)
+
+
+def _has_kernel(z: Tensor) -> bool:
+    return z.is_cuda and z.dtype == torch.float32 and find_spec("triton") is not None

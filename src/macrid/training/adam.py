@@ -1,0 +1,96 @@
+"""Adam (Kingma and Ba, 2015) with gradients shortened to a largest norm, on whole tables or on some of their rows.
+
+Its own class instead of `torch.optim.Adam`: one that can change single rows, whose clipping costs no pass over memory,
+and that does not load torch's compiler, which takes seconds, when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from macrid.ops.sparse import backend_for
+
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+class Adam:
+    """Changes parameters by their gradients. `state` holds the moments by parameter, as torch's optimisers do."""
+
+    def __init__(self, parameters: Iterable[Tensor], learning_rate: float, l2: float = 0.0) -> None:
+        self.parameters = list(parameters)
+        self.learning_rate, self.l2 = learning_rate, l2
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(
+        self,
+        clip: float,
+        by_rows: Mapping[Tensor, Tensor] | None = None,
+        rows: Tensor | None = None,
+        count: Tensor | None = None,
+    ) -> None:
+        """One step with gradients of a norm of at most `clip`.
+
+        by_rows: table → gradient of its `rows` (rows, dim), distinct ones; rows that are not touched keep their moments
+            as they are. count: how many of the rows count, all if None.
+        """
+        by_rows = by_rows or {}
+        whole = {p: p.grad for p in self.parameters if p.grad is not None}
+        norm = nn.utils.get_total_norm([*whole.values(), *by_rows.values()], foreach=True)
+        scale = (norm / clip).clamp(min=1.0)
+        for parameter in (*whole, *by_rows):
+            self._begin(parameter)
+        if whole:
+            self._step_whole(whole, scale)
+        for table, gradient in by_rows.items():
+            assert rows is not None
+            self._step_rows(table, gradient, rows, count, scale)
+
+    def _begin(self, parameter: Tensor) -> None:
+        state = self.state.setdefault(parameter, {})
+        if not state:
+            state["step"] = torch.zeros((), device=parameter.device)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+
+    def _step_whole(self, gradients: Mapping[Tensor, Tensor], scale: Tensor) -> None:
+        states = [self.state[parameter] for parameter in gradients]
+        if backend_for(scale) == "triton":
+            from macrid.ops.adam_triton import adam_models
+
+            rate, l2 = (scale.new_full((1,), value) for value in (self.learning_rate, self.l2))
+            for (parameter, gradient), state in zip(gradients.items(), states, strict=True):
+                parts = parameter, state["exp_avg"], state["exp_avg_sq"], gradient
+                adam_models(
+                    parts[0][None], parts[1][None], parts[2][None], parts[3][None], state["step"], scale[None], rate, l2
+                )
+            return
+        means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
+        torch._fused_adam_(
+            list(gradients), list(gradients.values()), means, squares, [], steps,
+            lr=self.learning_rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=self.l2, eps=EPSILON, amsgrad=False,
+            maximize=False, grad_scale=scale,
+        )  # fmt: skip
+
+    def _step_rows(self, table: Tensor, gradient: Tensor, rows: Tensor, count: Tensor | None, scale: Tensor) -> None:
+        state = self.state[table]
+        mean, square, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
+        if count is not None:
+            from macrid.ops.adam_triton import adam_rows
+
+            adam_rows(table, mean, square, gradient, rows, count, step, scale, self.learning_rate, self.l2)
+            return
+        gradient = gradient / scale + self.l2 * table[rows]
+        own_mean = mean[rows].lerp_(gradient, 1 - BETAS[0])
+        own_square = square[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        mean[rows], square[rows] = own_mean, own_square
+        spread = (own_square / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
+        table[rows] -= self.learning_rate / (1 - BETAS[0] ** step) * own_mean / spread

@@ -1,0 +1,231 @@
+"""Many small models at once: configurations of one shape, trained side by side on one GPU.
+
+A small data set does not fill a GPU, and most of a search over settings is small models. Here their parameters get a
+leading dimension and one program computes them all: the same batches of users, each model its own noise, its own
+learning rate, beta, …, and its own early stopping. Models that have stopped leave the program when half have.
+On a CPU, where nothing is gained, the models are trained one after the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from macrid.config import TrainingSettings
+from macrid.data.interactions import Interactions
+from macrid.errors import SettingsError
+from macrid.evaluation.ranking import evaluate
+from macrid.models.base import as_interactions, choose_device
+from macrid.models.macridvae import MacridNetwork, MacridVAE
+from macrid.ops.sparse import backend_for
+from macrid.training.batches import DeviceHistories
+from macrid.training.loop import Epoch, choose_precision, epoch_seed
+from macrid.training.step import Captured, products
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+
+SHAPE = ("concepts", "dim", "temperature", "hidden_layers", "width", "similarity")  # equal in all models
+TRAINING_SHAPE = ("batch_size", "epochs", "likelihood", "precision", "device")  # equal in all trainings
+
+
+def fit_many(
+    models: Sequence[MacridVAE],
+    train: Interactions | sp.csr_array,
+    *,
+    validation: HeldOut,
+    training: Sequence[Mapping[str, Any]] | None = None,
+    on_epoch: Callable[[int, Epoch], None] | None = None,
+) -> None:
+    """Fit every model in place, as `model.fit` would, with the weights of its best epoch.
+
+    training: the training settings of each model; batch size, epochs, precision and device must be the same for all, as
+        must the shape of the models (concepts, dim, temperature, hidden layers, width, similarity). Everything else may
+        differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience, seed.
+    on_epoch: called with the number of a model and its `Epoch`.
+    """
+    if not models:
+        return
+    settings = [TrainingSettings.make(dict(values)) for values in training or [{}] * len(models)]
+    if len(settings) != len(models):
+        raise SettingsError(f"{len(settings)} training settings were given for {len(models)} models; give one for each")
+    _check_equal([model.settings for model in models], SHAPE)
+    _check_equal(settings, TRAINING_SHAPE)
+    device = choose_device(settings[0].device)
+    if not _side_by_side(device) or settings[0].likelihood == "sampled":
+        for number, (model, own) in enumerate(zip(models, settings, strict=True)):
+            tell = None if on_epoch is None else _numbered(on_epoch, number)
+            model.fit(train, validation=validation, on_epoch=tell, **own.model_dump())
+        return
+    data = as_interactions(train)
+    starts: dict[tuple[str, int], MacridVAE] = {}  # models with one seed start alike
+    for model, own in zip(models, settings, strict=True):
+        model.prepare(data, own, like=starts.get((model.settings.start, own.seed)))
+        starts.setdefault((model.settings.start, own.seed), model)
+    _Group(models, settings, data.matrix, validation, device, on_epoch).run()
+
+
+@dataclass
+class _Member:
+    """One model of the group and how far it is."""
+
+    number: int
+    model: MacridVAE
+    settings: TrainingSettings
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_epoch: int = 0
+    best_score: float = -1.0
+
+
+class _Group:
+    """The models still in training, their stacked parameters and the moments of Adam."""
+
+    def __init__(
+        self,
+        models: Sequence[MacridVAE],
+        settings: Sequence[TrainingSettings],
+        matrix: sp.csr_array,
+        validation: HeldOut,
+        device: torch.device,
+        on_epoch: Callable[[int, Epoch], None] | None,
+    ) -> None:
+        self.members = [_Member(n, model, own) for n, (model, own) in enumerate(zip(models, settings, strict=True))]
+        self.data, self.validation, self.on_epoch = DeviceHistories(matrix, device), validation, on_epoch
+        self.generator, self.device = torch.Generator(device), device
+        self.count = torch.zeros((), device=device)  # steps taken
+        self.moments: list[tuple[Tensor, Tensor]] = []
+        self._stack(range(len(models)))
+
+    def run(self) -> None:
+        settings = self.members[0].settings
+        users = self.data.users
+        for epoch in range(1, settings.epochs + 1):
+            started = time.monotonic()
+            self.generator.manual_seed(epoch_seed(settings.seed, epoch))
+            self.beta.copy_(torch.tensor([_beta(member, epoch) for member in self.members]))
+            batches = torch.randperm(users, generator=self.generator, device=self.device).split(
+                settings.users_per_step(users)
+            )
+            losses = torch.stack([self.step(batch) * len(batch) for batch in batches]).double().sum(dim=0) / users
+            stopped = self._score(epoch, losses.tolist(), time.monotonic() - started)
+            self.active.copy_(torch.tensor([float(not flag) for flag in stopped]))
+            if all(stopped):
+                break
+            if sum(stopped) * 2 >= len(stopped):
+                self._stack([place for place, flag in enumerate(stopped) if not flag])
+        for member in self.members:
+            self._finish(member)
+
+    def _score(self, epoch: int, losses: list[list[float]], seconds: float) -> list[bool]:
+        """Evaluate the models that still learn; which of all have stopped."""
+        stopped = []
+        for place, member in enumerate(self.members):
+            if epoch - 1 - member.best_epoch >= member.settings.patience or not math.isfinite(losses[place][0]):
+                stopped.append(True)
+                continue
+            ndcg = evaluate(member.model, self.validation, ("ndcg@100",))["ndcg@100"].mean
+            best = ndcg > member.best_score
+            if best:
+                member.best = {name: value.clone() for name, value in member.model.network.state_dict().items()}
+                member.best_epoch, member.best_score = epoch, ndcg
+            in_use = member.model.network.effective_concepts()
+            loss, kl = losses[place]
+            record = Epoch(epoch, loss, kl, ndcg, in_use, best, seconds / len(self.members))
+            member.model.log.append(record)
+            if self.on_epoch is not None:
+                self.on_epoch(member.number, record)
+            stopped.append(epoch - member.best_epoch >= member.settings.patience)
+        return stopped
+
+    def _finish(self, member: _Member) -> None:
+        """Give a model tensors of its own again, those of its best epoch."""
+        best = member.best or member.model.network.state_dict()
+        for name, parameter in member.model.network.named_parameters():
+            parameter.data = best[name].clone()
+
+    def _stack(self, places: Sequence[int] | range) -> None:
+        """Go on with the models at these places only."""
+        places = list(places)
+        for place, member in enumerate(self.members):
+            if place not in places:
+                self._finish(member)
+        which = torch.tensor(places, device=self.device)
+        self.members = [self.members[place] for place in places]
+        networks = [member.model.network for member in self.members]
+        self.network = stacked(networks)
+        if self.moments:
+            self.moments = [(mean[which], square[which]) for mean, square in self.moments]
+        else:
+            self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self.network.parameters()]
+        for place, network in enumerate(networks):  # each model sees its part of the stacked tensors
+            for own, whole in zip(network.parameters(), self.network.parameters(), strict=True):
+                own.data = whole.data[place]
+        first = self.members[0].settings
+        self.network.precision = choose_precision(first.precision, self.device)
+        self.rates, self.l2, self.clip = (
+            torch.tensor([getattr(member.settings, name) for member in self.members], device=self.device)
+            for name in ("learning_rate", "l2", "clip")
+        )
+        self.beta, self.active = torch.zeros_like(self.rates), torch.ones_like(self.rates)
+        self.step = Captured(self._step, self.generator, self.device)
+
+    def _step(self, users: Tensor) -> Tensor:
+        """One step of all models; loss and KL of each: (models, 2)."""
+        from macrid.ops.adam_triton import adam_models
+
+        with products(self.network.precision):
+            histories = self.data.batch(users)
+            loss = self.network.loss(histories, self.network.draw_noise(histories, self.generator), self.beta)
+            self.network.zero_grad(set_to_none=True)
+            loss.total.sum().backward()
+        parameters = list(self.network.parameters())
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.stack([g.flatten(1).square().sum(dim=1) for g in gradients]).sum(dim=0).sqrt()
+        scale = (norm / self.clip).clamp(min=1.0)
+        self.count += 1
+        for parameter, gradient, (mean, square) in zip(parameters, gradients, self.moments, strict=True):
+            adam_models(parameter.data, mean, square, gradient, self.count, scale, self.rates * self.active, self.l2)
+        return torch.stack([loss.total.detach(), loss.kl.detach()], dim=1)
+
+
+def stacked(networks: Sequence[MacridNetwork]) -> MacridNetwork:
+    """One network whose parameters have a leading dimension: (models, …)."""
+    whole = copy.deepcopy(networks[0])
+    parameters = [dict(network.named_parameters()) for network in networks]
+    for name in parameters[0]:
+        owner, _, attribute = name.rpartition(".")
+        tensor = torch.stack([own[name].detach() for own in parameters])
+        setattr(whole.get_submodule(owner), attribute, nn.Parameter(tensor))
+    device = whole.item_vectors.device
+    whole.prior_std = torch.tensor([float(network.prior_std) for network in networks], device=device)
+    whole.dropout = torch.tensor([float(network.dropout) for network in networks], device=device)
+    return whole
+
+
+def _side_by_side(device: torch.device) -> bool:
+    return backend_for(torch.empty(0, device=device)) == "triton"
+
+
+def _beta(member: _Member, epoch: int) -> float:
+    warmup = member.settings.beta_warmup
+    return member.model.settings.beta * (min(1.0, epoch / warmup) if warmup else 1.0)
+
+
+def _numbered(tell: Callable[[int, Epoch], None], number: int) -> Callable[[Epoch], None]:
+    return lambda record: tell(number, record)
+
+
+def _check_equal(settings: Sequence[Any], names: Sequence[str]) -> None:
+    for name in names:
+        values = {getattr(own, name) for own in settings}
+        if len(values) > 1:
+            told = ", ".join(map(repr, sorted(values, key=repr)[:3]))
+            raise SettingsError(f"models trained side by side must have the same {name}, not {told}; group them by it")

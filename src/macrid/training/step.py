@@ -1,0 +1,112 @@
+"""One step of training: loss, gradients, Adam. Nothing in it waits for the device.
+
+On a GPU the exact step is captured once for every batch size and replayed, so that small data sets are not bound by
+kernel launches. A sampled step touches a different part of the tables each time and is run as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from macrid.config import TrainingSettings
+from macrid.models.macridvae import LocalTables
+from macrid.ops.sampled import Sampler, gather
+from macrid.training.adam import Adam
+from macrid.training.batches import DeviceHistories
+
+EAGER_STEPS = 2  # of every batch size before its capture; they load kernels and warm the allocator
+
+
+class Step:
+    """Takes a batch of users and changes the network."""
+
+    def __init__(
+        self, network: Any, optimiser: Adam, data: DeviceHistories, generator: Generator, settings: TrainingSettings
+    ) -> None:
+        self.network, self.optimiser, self.data, self.generator = network, optimiser, data, generator
+        self.settings = settings
+        device = data.starts.device
+        self.beta = torch.zeros((), device=device)
+        self._sampler = None
+        if settings.likelihood == "sampled":
+            popularity = torch.bincount(data.items, minlength=network.item_vectors.shape[-2])
+            self._sampler = Sampler(popularity, settings.sampling)
+        self._run = Captured(self._exact, generator, device)
+
+    def __call__(self, users: Tensor, interactions: int | None = None) -> Tensor:
+        """Loss and KL of the batch before the step, means per user: (2,).
+
+        interactions: how many the batch has; a sampled step on a GPU need not ask for it then.
+        """
+        return self._run(users) if self._sampler is None else self._sampled(users, interactions)
+
+    def _exact(self, users: Tensor) -> Tensor:
+        with products(self.network.precision):
+            histories = self.data.batch(users)
+            loss = self.network.loss(histories, self.network.draw_noise(histories, self.generator), self.beta)
+            self.optimiser.zero_grad()
+            loss.total.backward()
+            self.optimiser.step(self.settings.clip)
+            return torch.stack([loss.total.detach(), loss.kl.detach()])
+
+    def _sampled(self, users: Tensor, interactions: int | None) -> Tensor:
+        network = self.network
+        with products(network.precision):
+            assert self._sampler is not None
+            histories = self.data.copied(users, interactions)
+            local = gather(histories, self._sampler, self.settings.negatives, self.generator)
+            tables = network.item_vectors, network.context_vectors
+            own = [table.detach()[local.rows].requires_grad_() for table in tables]
+            noise = network.draw_noise(local.histories, self.generator, items=len(local.rows))
+            loss = network.loss(local.histories, noise, self.beta, LocalTables(own[0], own[1], local))
+            self.optimiser.zero_grad()
+            loss.total.backward()
+            rows = {table: part.grad for table, part in zip(tables, own, strict=True)}
+            self.optimiser.step(self.settings.clip, rows, local.rows, local.count)
+            return torch.stack([loss.total.detach(), loss.kl.detach()])
+
+
+class Captured:
+    """A function of a batch of users; on a GPU captured for every batch size and replayed."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], generator: Generator, device: torch.device) -> None:
+        self.function, self.generator = function, generator
+        self.captures = device.type == "cuda"
+        self._seen: dict[int, int] = {}
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+
+    def __call__(self, users: Tensor) -> Tensor:
+        size = len(users)
+        if size not in self._graphs:
+            self._seen[size] = self._seen.get(size, 0) + 1
+            if not self.captures or self._seen[size] <= EAGER_STEPS:
+                return self.function(users)
+            self._graphs[size] = self._capture(users)
+        graph, own_users, result = self._graphs[size]
+        own_users.copy_(users)
+        graph.replay()
+        return result.clone()
+
+    def _capture(self, users: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator)
+        own_users = users.clone()
+        with torch.cuda.graph(graph):
+            result = self.function(own_users)
+        return graph, own_users, result
+
+
+@contextmanager
+def products(precision: str) -> Iterator[None]:
+    """How torch takes products of float32 matrices on a GPU meanwhile."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

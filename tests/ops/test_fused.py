@@ -1,0 +1,179 @@
+"""The loss from fused kernels against `MacridNetwork.loss` in float64, itself checked against Algorithm 1."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from macrid.config import MacridVAESettings
+from macrid.models import macridvae
+from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
+from macrid.ops.sampled import Sampler, gather
+from macrid.ops.sparse import Dropout
+from macrid.training.many import stacked
+from tests.truth import DEVICE, KERNELS, assert_near, histories, mask_of, somewhere
+
+pytestmark = KERNELS
+
+LOSS = 1e-5  # relative error of loss, likelihood and KL in single precision
+GRADIENT = 1e-5  # of every gradient, relative to its largest number
+
+ITEMS = 40
+ROWS = [[3, 4, 20, 39], [], list(range(ITEMS)), [7], [0, 12]]
+
+
+def network_of(seed=0, **settings):
+    network = MacridNetwork(ITEMS, MacridVAESettings.make({"concepts": 3, "dim": 8, "width": 6, **settings}))
+    network.initialise(torch.Generator().manual_seed(seed))
+    return network.to(DEVICE)
+
+
+def noise_of(network, seed=0):
+    """All of it in single precision, with dropout of histories by a seed."""
+    noise = network.draw_noise(somewhere(ROWS), torch.Generator(DEVICE).manual_seed(seed))
+    dropout = Dropout(torch.tensor([seed + 5], device=DEVICE), torch.tensor([network.settings.dropout], device=DEVICE))
+    return replace(noise, keep=dropout)
+
+
+def exact(network, noise, beta):
+    """Losses and gradients of the same network, with the same noise, by plain torch in float64."""
+    double = MacridNetwork(network.item_vectors.shape[0], network.settings).double()
+    double.load_state_dict(network.state_dict())
+    keep = noise.keep if noise.keep is None else mask_of(noise.keep, somewhere(ROWS), ITEMS)[0].double()
+    own = Noise(*(None if part is None else part.cpu().double() for part in (noise.gumbel, noise.normal, keep)),
+                tuple(part.cpu().double() for part in noise.keep_hidden))  # fmt: skip
+    losses = double.loss(histories(ROWS), own, beta)
+    losses.total.backward()
+    return losses, gradients(double)
+
+
+def gradients(network):
+    return {name: parameter.grad for name, parameter in network.named_parameters()}
+
+
+def fused(network, noise, beta):
+    from macrid.models.fused import loss
+
+    network.zero_grad()
+    losses = loss(network, somewhere(ROWS), noise, beta)
+    losses[0].sum().backward()
+    return losses, gradients(network)
+
+
+def check(network, noise, beta=0.7):
+    losses, found = fused(network, noise, beta)
+    true_losses, expected = exact(network, noise, beta)
+    for name, ours, true in zip(true_losses._fields, losses, true_losses, strict=True):
+        assert ours.item() == pytest.approx(true.item(), rel=LOSS), name
+    for name, ours in found.items():
+        assert torch.isfinite(ours).all(), name
+        assert_near(ours, expected[name], GRADIENT, name)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "inner"])
+@pytest.mark.parametrize(("concepts", "hidden_layers", "dim"), [(1, 0, 8), (3, 2, 5), (20, 0, 16)])
+def test_loss_and_every_gradient_equal_those_of_the_network(similarity, concepts, hidden_layers, dim):
+    network = network_of(concepts=concepts, hidden_layers=hidden_layers, dim=dim, similarity=similarity, dropout=0.4)
+    check(network, noise_of(network))
+
+
+@pytest.mark.parametrize("missing", ["gumbel", "normal", "keep"])
+def test_noise_may_be_left_out(missing):
+    network = network_of()
+    check(network, replace(noise_of(network), **{missing: None}))
+
+
+@pytest.mark.parametrize("temperature", [0.02, 2.0])
+def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does(temperature):
+    network = network_of(temperature=temperature, similarity="cosine")
+    losses, _ = fused(network, noise_of(network), 1.0)
+    assert losses[0].item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
+
+
+@pytest.mark.parametrize("table", ["item_vectors", "context_vectors", "prototypes"])
+@pytest.mark.parametrize("length", [0.0, 1e-9])
+def test_a_vector_of_next_to_no_length_gives_the_gradients_of_the_network(table, length):
+    network = network_of()
+    with torch.no_grad():
+        getattr(network, table)[2] *= length
+    check(network, noise_of(network))
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+@pytest.mark.parametrize("length", [0.0, 1e-9])
+def test_components_of_next_to_no_length_give_the_gradients_of_the_network(noisy, length):
+    network = network_of()
+    with torch.no_grad():
+        network.layers[-1].weight[:8] *= length
+        network.layers[-1].bias[:8] *= length
+    noise = noise_of(network)
+    check(network, noise if noisy else replace(noise, normal=None))
+
+
+@pytest.mark.parametrize("hidden_layers", [0, 2])
+def test_networks_side_by_side_have_the_losses_and_gradients_they_have_alone(hidden_layers):
+    networks = [network_of(seed, hidden_layers=hidden_layers, prior_std=std) for seed, std in ((1, 0.075), (2, 0.5))]
+    noises = [noise_of(network, seed) for seed, network in enumerate(networks)]
+    both = stacked(networks)
+    noise = Noise(
+        torch.stack([noise.gumbel for noise in noises]),
+        torch.stack([noise.normal for noise in noises]),
+        Dropout(*(torch.cat(parts) for parts in zip(*(noise.keep for noise in noises), strict=True))),
+        tuple(torch.stack(parts) for parts in zip(*(noise.keep_hidden for noise in noises), strict=True)),
+    )
+    betas = torch.tensor([0.3, 2.0], device=DEVICE)
+    losses, found = fused(both, noise, betas)
+    for number, network in enumerate(networks):
+        own_losses, own = fused(network, noises[number], float(betas[number]))
+        for ours, alone in zip(losses, own_losses, strict=True):
+            assert ours[number].item() == pytest.approx(alone.item(), rel=LOSS)
+        for name, gradient in found.items():
+            assert_near(gradient[number], own[name], GRADIENT, name)
+
+
+def test_networks_side_by_side_each_have_their_own_dropout(monkeypatch):
+    monkeypatch.setattr(macridvae, "backend_for", lambda tensor: "triton")
+    rates = [0.0, 0.3, 0.8]
+    networks = [network_of(hidden_layers=1, dropout=rate, concepts=20) for rate in rates]
+    noise = stacked(networks).draw_noise(somewhere(ROWS * 4), torch.Generator(DEVICE).manual_seed(0))
+    torch.testing.assert_close(noise.keep.rate.cpu(), torch.tensor(rates))
+    assert len(set(noise.keep.seed.tolist())) == 3
+    (keep,) = noise.keep_hidden
+    assert keep.shape == (3, 20, 20, 8)
+    for own, rate in zip(keep.cpu(), rates, strict=True):
+        kept = own > 0
+        torch.testing.assert_close(own[kept], torch.full((int(kept.sum()),), 1 / (1 - rate)))
+        assert kept.double().mean().item() == pytest.approx(1 - rate, abs=0.05)
+
+
+def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
+    from macrid.models.fused import loss
+
+    network, generator = network_of(), torch.Generator().manual_seed(0)
+    local = gather(histories(ROWS), Sampler(torch.arange(ITEMS), "popularity"), 12, generator)
+    noise = network.draw_noise(local.histories, torch.Generator(DEVICE).manual_seed(1), items=len(local.rows))
+    double = MacridNetwork(ITEMS, network.settings).double()
+    double.load_state_dict(network.state_dict())
+
+    def tables(own):
+        return [t.detach()[local.rows.to(t.device)].requires_grad_() for t in (own.item_vectors, own.context_vectors)]
+
+    ours, theirs = tables(network), tables(double)
+    on_device = replace(
+        local,
+        **{name: getattr(local, name).to(DEVICE) for name in ("rows", "draws", "log_weights", "hidden")},
+        histories=replace(
+            local.histories,
+            **{name: getattr(local.histories, name).to(DEVICE) for name in ("items", "starts", "stops", "rows")},
+        ),
+    )
+    found, *_ = loss(network, on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device))
+    own = Noise(noise.gumbel.cpu().double(), noise.normal.cpu().double())
+    truth = double.loss(local.histories, own, 0.7, LocalTables(*theirs, local)).total
+    assert found.item() == pytest.approx(truth.item(), rel=LOSS)
+    found.backward()
+    truth.backward()
+    for table, true_table in zip(ours, theirs, strict=True):
+        assert_near(table.grad, true_table.grad, GRADIENT)
+    assert_near(network.prototypes.grad, double.prototypes.grad, GRADIENT)
+    assert network.item_vectors.grad is None

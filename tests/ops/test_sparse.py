@@ -1,0 +1,296 @@
+"""Sums over the batch's own interactions, on a CPU and by kernels, against loops in float64."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macrid.ops.sparse import Dropout, Histories, positives, sum_by_concept
+from tests.truth import (
+    DEVICE,
+    DOUBLE,
+    KERNELS,
+    SINGLE,
+    assert_near,
+    assert_same,
+    choose_rows,
+    histories,
+    mask_of,
+    mixed_weights,
+    naive_positives,
+    problem,
+    runs_kernels,
+    somewhere,
+    with_gradients,
+)
+
+
+def naive_sums(table, log_c, rows, keep=None):
+    """A_uk and Q_uk, interaction by interaction."""
+    place, a, q = 0, [], []
+    for own in rows:
+        sums = torch.zeros(log_c.shape[1], table.shape[1]).double() * table.sum()
+        squares = torch.zeros(log_c.shape[1]).double() * log_c.sum()
+        for item in own:
+            kept = 1.0 if keep is None else keep[place]
+            sums = sums + kept * log_c[item].exp()[:, None] * table[item]
+            squares = squares + log_c[item].exp() ** 2
+            place += 1
+        a.append(sums)
+        q.append(squares)
+    return torch.stack(a), torch.stack(q)
+
+
+def table_and_assignment(concepts, dim, items, seed=0):
+    _, table, log_c = problem(1, concepts, dim, items, seed)
+    return [table, log_c]
+
+
+def weights_of_sums(batch, concepts, dim, seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*shape, generator=generator) for shape in ((batch, concepts, dim), (batch, concepts))]
+
+
+SHAPES = [(1, 1, 2, 1), (4, 3, 8, 60), (3, 20, 33, 20), (2, 40, 16, 70), (3, 7, 100, 10)]  # batch, concepts, dim, items
+
+
+def rows_for(batch, items, seed=1):
+    return choose_rows(batch, items, torch.Generator().manual_seed(seed), empty=batch > 1)
+
+
+@pytest.fixture(params=[pytest.param(True, id="MKL"), pytest.param(False, id="no MKL")])
+def mkl(request, monkeypatch):
+    if request.param and not torch.backends.mkl.is_available():
+        pytest.skip("torch was built without MKL")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: request.param)
+
+
+@pytest.fixture(params=[pytest.param((32, 16), id="one program"), pytest.param((16, 1), id="many programs")])
+def chunks(request, monkeypatch):
+    """Histories are read 32 items at a time by one program, or 16 at a time by as many as it takes."""
+    pytest.importorskip("triton")
+    from macrid.ops import sparse_triton
+
+    monkeypatch.setattr(sparse_triton, "CHUNK", request.param[0])
+    monkeypatch.setattr(sparse_triton, "CHUNKS_OF_A_PROGRAM", request.param[1])
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_by_concept_and_their_gradients_equal_the_formula(mkl, shape, dropped, kind):
+    batch, concepts, dim, items = shape
+    rows = rows_for(batch, items)
+    keep = None
+    if dropped:
+        size = sum(map(len, rows))
+        keep = 2.0 * (torch.rand(size, generator=torch.Generator().manual_seed(3)) < 0.5).to(kind)
+    assert_same(
+        lambda *t: sum_by_concept(*t, histories(rows), keep), lambda *t: naive_sums(*t, rows, keep),
+        table_and_assignment(concepts, dim, items), weights_of_sums(*shape[:3]),
+        DOUBLE if kind == torch.float64 else SINGLE, kind,
+    )  # fmt: skip
+
+
+@runs_kernels
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_by_concept_of_the_kernels_equal_the_formula(chunks, shape):
+    from macrid.ops.sparse_triton import SumByConcept
+
+    rows = rows_for(shape[0], shape[3])
+
+    def ours(table, log_c):
+        a, q = SumByConcept.apply(table[None], log_c[None], somewhere(rows), None, "fp32")
+        return a[0], q[0]
+
+    assert_same(
+        ours, lambda *t: naive_sums(*t, rows), table_and_assignment(*shape[1:]), weights_of_sums(*shape[:3]), SINGLE,
+        torch.float32, DEVICE,
+    )  # fmt: skip
+
+
+def both(function):
+    """A kernel's answer for one model."""
+    return lambda *tensors: tuple(value[0] for value in function(*(t[None] for t in tensors)))
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_positives_and_their_gradients_equal_the_formula(mkl, shape, kind):
+    rows = rows_for(shape[0], shape[3])
+    check_positives(
+        lambda *t: positives(*t, 0.1, histories(rows)), shape, rows, DOUBLE if kind == torch.float64 else SINGLE, kind
+    )
+
+
+@runs_kernels
+@pytest.mark.parametrize("shape", SHAPES)
+def test_positives_of_the_kernels_equal_the_formula(chunks, shape):
+    from macrid.ops.sparse_triton import Positives
+
+    rows = rows_for(shape[0], shape[3])
+    ours = both(lambda *t: Positives.apply(*t, somewhere(rows), 0.1, "fp32"))
+    check_positives(ours, shape, rows, SINGLE, torch.float32, DEVICE)
+
+
+def check_positives(ours, shape, rows, tolerance, kind, device="cpu"):
+    weights = [mixed_weights(shape[0]), mixed_weights(shape[0]).flip(0)]
+    assert_same(ours, lambda *t: naive_positives(*t, 0.1, rows), problem(*shape), weights, tolerance, kind, device)
+
+
+@pytest.mark.parametrize("temperature", [0.001, 10.0])
+@pytest.mark.parametrize("way", ["cpu", pytest.param("triton", marks=KERNELS)])
+def test_positives_do_not_overflow_at_any_temperature(way, temperature):
+    inputs = [tensor.float() for tensor in problem(3, 2, 4, 20)]
+    rows = [[3, 4, 5], [], list(range(20))]
+    if way == "cpu":
+        found = positives(*inputs, temperature, histories(rows))
+    else:
+        from macrid.ops.sparse_triton import Positives
+
+        own = [tensor.to(DEVICE) for tensor in inputs]
+        found = both(lambda *t: Positives.apply(*t, somewhere(rows), temperature, "fp32"))(*own)
+    for ours, truth in zip(found, naive_positives(*(t.double() for t in inputs), temperature, rows), strict=True):
+        assert_near(ours, truth, SINGLE.values)
+
+
+def test_a_batch_without_any_interaction_has_sums_of_nothing():
+    rows = [[], [], []]
+    assert_same(
+        lambda *t: sum_by_concept(*t, histories(rows)), lambda *t: naive_sums(*t, rows),
+        table_and_assignment(2, 4, 10), weights_of_sums(3, 2, 4), DOUBLE,
+    )  # fmt: skip
+    check_positives(lambda *t: positives(*t, 0.1, histories(rows)), (3, 2, 4, 10), rows, DOUBLE, torch.float64)
+
+
+@runs_kernels
+def test_models_side_by_side_have_the_sums_they_have_alone(chunks):
+    from macrid.ops.sparse_triton import Positives
+
+    models = [[tensor.float().to(DEVICE) for tensor in problem(4, 20, 8, 50, seed)] for seed in (1, 2)]
+    rows = somewhere(rows_for(4, 50))
+    dropout = Dropout(torch.tensor([5, 6], device=DEVICE), torch.tensor([0.5, 0.2], device=DEVICE))
+    stacked = [torch.stack(pair) for pair in zip(*models, strict=True)]
+    sums = sum_by_concept(*stacked[1:], rows, dropout)
+    logs = Positives.apply(*stacked, rows, 0.1, "fp32")
+    for number, (z, h, log_c) in enumerate(models):
+        own = Dropout(*(part[number : number + 1] for part in dropout))
+        alone = sum_by_concept(h, log_c, rows, own)
+        for ours, expected in zip(sums, alone, strict=True):
+            assert_near(ours[number], expected, SINGLE.values)
+        for ours, expected in zip(logs, Positives.apply(z[None], h[None], log_c[None], rows, 0.1, "fp32"), strict=True):
+            assert_near(ours[number], expected[0], SINGLE.values)
+
+
+def dropout_of(seed, rate):
+    return Dropout(torch.tensor([seed], device=DEVICE), torch.tensor([rate], device=DEVICE))
+
+
+MANY = [list(range(256))] * 8
+
+
+@runs_kernels
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.9])
+def test_dropout_by_a_seed_keeps_the_expected_share_and_scales_it_up(rate):
+    mask = mask_of(dropout_of(3, rate), somewhere(MANY), 256)[0]
+    kept = mask > 0
+    torch.testing.assert_close(mask[kept], torch.full((int(kept.sum()),), 1 / (1 - rate)))
+    five_sigma = 5 * (rate * (1 - rate) / len(mask)) ** 0.5
+    assert kept.double().mean().item() == pytest.approx(1 - rate, abs=five_sigma)
+    neighbours = (kept[1:] & kept[:-1]).double().mean().item()
+    assert neighbours == pytest.approx((1 - rate) ** 2, abs=2 * five_sigma)
+
+
+@runs_kernels
+def test_dropout_masks_repeat_with_their_seed_and_differ_between_seeds():
+    rows = somewhere(MANY)
+    masks = [mask_of(dropout_of(seed, 0.5), rows, 256)[0] > 0 for seed in (3, 3, 4, 2**31 - 1)]
+    assert torch.equal(masks[0], masks[1])
+    for one, other in ((0, 2), (0, 3), (2, 3)):
+        agreement = (masks[one] == masks[other]).double().mean().item()
+        assert agreement == pytest.approx(0.5, abs=5 * 0.5 / len(masks[0]) ** 0.5)
+    pair = Dropout(torch.tensor([3, 4], device=DEVICE), torch.tensor([0.5, 0.5], device=DEVICE))
+    assert torch.equal(mask_of(pair, rows, 256) > 0, torch.stack([masks[0], masks[2]]))
+
+
+@runs_kernels
+@pytest.mark.parametrize("concepts", [3, 40])
+def test_dropout_by_a_seed_leaves_out_the_same_interactions_forward_and_backward(chunks, concepts):
+    rows = rows_for(4, 50)
+    placed, dropout = somewhere(rows), dropout_of(11, 0.4)
+    keep = mask_of(dropout, placed, 50)[0]
+    assert 0 < (keep > 0).sum() < len(keep)
+    assert_same(
+        lambda *t: sum_by_concept(*t, placed, dropout), lambda *t: naive_sums(*t, rows, keep.double()),
+        table_and_assignment(concepts, 8, 50), weights_of_sums(4, concepts, 8), SINGLE, torch.float32, DEVICE,
+    )  # fmt: skip
+
+
+@runs_kernels
+def test_a_dropped_interaction_does_not_change_the_norm():
+    table, log_c = (tensor.float().to(DEVICE) for tensor in table_and_assignment(3, 4, 20))
+    placed = somewhere(rows_for(3, 20))
+    _, plain = sum_by_concept(table, log_c, placed, dropout_of(1, 0.0))
+    _, dropped = sum_by_concept(table, log_c, placed, dropout_of(1, 0.9))
+    assert torch.equal(plain, dropped)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch was built without MKL")
+def test_products_without_mkl_are_those_with_it(monkeypatch):
+    rows = rows_for(4, 30)
+    weights = [mixed_weights(4), mixed_weights(4)]
+    found = []
+    for available in (True, False):
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda own=available: own)
+        values, gradients = with_gradients(
+            lambda *t: positives(*t, 0.1, histories(rows)), problem(4, 3, 8, 30), weights
+        )
+        found.append([*values, *gradients])
+    for ours, fallback in zip(*found, strict=True):
+        torch.testing.assert_close(ours, fallback, rtol=1e-12, atol=1e-12)
+
+
+some_rows = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=6)
+
+
+def rows_in(found: Histories) -> list[list[int]]:
+    return [found.items[a:b].tolist() for a, b in zip(found.starts, found.stops, strict=True)]
+
+
+@given(rows=some_rows, data=st.data())
+def test_histories_where_only_some_are_kept_hold_those_in_order(rows, data):
+    size = sum(map(len, rows))
+    keep = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    flags = iter(keep)
+    expected = [[item for item in row if next(flags)] for row in rows]
+    found = histories(rows).where(torch.tensor(keep, dtype=torch.bool).nonzero()[:, 0])
+    check_histories(found, expected)
+
+
+@given(rows=some_rows, data=st.data())
+def test_histories_of_some_users_are_theirs(rows, data):
+    first = data.draw(st.integers(0, len(rows) - 1))
+    last = data.draw(st.integers(first + 1, len(rows) + 3))
+    check_histories(histories(rows).of(slice(first, last)), rows[first:last])
+
+
+def check_histories(found, expected):
+    assert rows_in(found) == expected
+    assert found.rows.tolist() == [user for user, row in enumerate(expected) for _ in row]
+    assert found.offsets.tolist() == [0, *torch.tensor([len(row) for row in expected]).cumsum(0).tolist()]
+    assert found.counts.tolist() == [len(row) for row in expected]
+    assert found.longest >= max(map(len, expected))
+
+
+@given(rows=some_rows)
+def test_histories_by_item_list_the_users_of_every_item(rows):
+    found = histories(rows)
+    order, users, offsets = found.by_item
+    assert sorted(order.tolist()) == list(range(len(found.items)))
+    assert torch.equal(found.rows[order], users)
+    highest = max((item for row in rows for item in row), default=-1)
+    assert len(offsets) == highest + 2
+    for item in range(highest + 1):
+        own = slice(int(offsets[item]), int(offsets[item + 1]))
+        assert sorted(users[own].tolist()) == [user for user, row in enumerate(rows) if item in row]
+        assert all(int(found.items[place]) == item for place in order[own])

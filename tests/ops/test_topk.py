@@ -1,0 +1,161 @@
+"""The best items against a full sort of the formula written out in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macrid.ops import topk
+from macrid.ops.topk import top
+
+
+def naive(components, items, log_assignment, temperature, concept_of=None):
+    """log p_ui − log Z_u in float64: (batch, items)."""
+    z, h, log_c = components.double(), items.double(), log_assignment.double()
+    if concept_of is not None:
+        own = torch.nn.functional.one_hot(concept_of, log_c.shape[1]).bool()
+        log_c = log_c.masked_fill(~own, -torch.inf)
+    logits = torch.stack([z[:, k] @ h.t() / temperature + log_c[:, k] for k in range(z.shape[1])])
+    scores = logits.logsumexp(dim=0)
+    return scores - scores.logsumexp(dim=1, keepdim=True)
+
+
+def problem(batch, concepts, dim, items, seed=0, dtype=torch.float64, zero=0.0):
+    """Directions, and assignments of which a share `zero` is 1e-30 or 0."""
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.nn.functional.normalize
+    z = unit(torch.randn(batch, concepts, dim, generator=generator, dtype=dtype), dim=-1)
+    h = unit(torch.randn(items, dim, generator=generator, dtype=dtype), dim=-1)
+    c = torch.softmax(5 * torch.randn(items, concepts, generator=generator, dtype=dtype), dim=1)
+    tiny = torch.rand(c.shape, generator=generator) < zero
+    tiny[torch.arange(items), c.argmax(dim=1)] = False
+    c[tiny] = 1e-30 * torch.randint(0, 2, (int(tiny.sum()),), generator=generator).to(dtype)
+    return z, h, c.log()
+
+
+def check(found, truth, forbidden, tolerance):
+    """The values are those of a full sort, and the positions have these values."""
+    positions, log_p = found
+    truth = truth.masked_fill(forbidden, -torch.inf)
+    expected = truth.sort(dim=1, descending=True).values[:, : positions.shape[1]]
+    torch.testing.assert_close(log_p.double(), expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(truth.gather(1, positions), expected, rtol=tolerance, atol=tolerance)
+    assert all(len(set(row)) == len(row) for row in positions.tolist())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    batch=st.sampled_from([1, 2, 7]), concepts=st.sampled_from([1, 3, 20]), dim=st.integers(2, 9),
+    items=st.integers(1, 60), n=st.integers(1, 60), hard=st.booleans(), seed=st.integers(0, 999),
+    temperature=st.sampled_from([0.001, 0.1, 10.0]), hide=st.booleans(), limit=st.booleans(),
+    tile=st.sampled_from([1, 8, 64, 1 << 19]), block=st.sampled_from([1, 30, 1 << 24]),
+    users=st.sampled_from([1, 3, 512]), group=st.sampled_from([2, 16]), zero=st.sampled_from([0.0, 0.5]),
+)  # fmt: skip
+def test_the_best_are_those_of_a_full_sort_whatever_the_tiles(
+    batch, concepts, dim, items, n, hard, seed, temperature, hide, limit, tile, block, users, group, zero
+):
+    z, h, log_c = problem(batch, concepts, dim, items, seed, zero=zero)
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.rand(batch, items, generator=generator) < (0.3 if hide else 0)
+    allowed = torch.rand(items, generator=generator) >= (0.3 if limit else 0)
+    concept_of = log_c.argmax(dim=1) if hard else None
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"TILE": {"cpu": tile}, "BLOCK": {"cpu": block}, "USERS": users, "GROUP": group}.items():
+            patch.setattr(topk, name, value)
+        found = top(
+            z, h, log_c, temperature, min(n, items), hidden=hidden.nonzero(as_tuple=True) if hide else None,
+            allowed=allowed if limit else None, concept_of=concept_of,
+        )  # fmt: skip
+    assert found[0].shape == found[1].shape == (batch, min(n, items))
+    check(found, naive(z, h, log_c, temperature, concept_of), hidden | ~allowed, 1e-10)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("temperature", [0.1, 0.001])
+def test_single_precision_finds_the_best_of_many_items_within_its_precision(hard, temperature):
+    z, h, log_c = problem(70, 7, 20, 5003, dtype=torch.float32, zero=0.3)
+    concept_of = log_c.argmax(dim=1) if hard else None
+    hidden = (torch.arange(70).repeat_interleave(70), torch.randint(0, 5003, (4900,)))
+    forbidden = torch.zeros(70, 5003, dtype=torch.bool)
+    forbidden[hidden] = True
+    found = top(z, h, log_c, temperature, 100, hidden=hidden, concept_of=concept_of)
+    check(found, naive(z, h, log_c, temperature, concept_of), forbidden, 1e-6 / temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.001])
+def test_assignments_of_next_to_nothing_in_all_concepts_are_ranked_too(temperature):
+    z, h, log_c = problem(3, 2, 4, 50, dtype=torch.float32)
+    log_c[::2] -= 70
+    check(top(z, h, log_c, temperature, 50), naive(z, h, log_c, temperature), torch.tensor(False), 1e-6 / temperature)
+
+
+def test_vectors_of_any_length_are_ranked_without_overflow():
+    z, h, log_c = problem(3, 2, 4, 50, dtype=torch.float32)
+    z, h = 30 * z, 4 * h
+    check(top(z, h, log_c, 0.1, 50), naive(z, h, log_c, 0.1), torch.tensor(False), 1e-4)
+
+
+def test_no_user_at_all_is_answered_with_no_row():
+    z, h, log_c = problem(0, 2, 4, 50)
+    positions, log_p = top(z, h, log_c, 0.1, 5)
+    assert positions.shape == log_p.shape == (0, 5)
+    assert positions.dtype == torch.long
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_no_array_of_scores_is_larger_than_a_block(hard, monkeypatch):
+    batch, items, limit = 600, 30_000, 1 << 18
+    monkeypatch.setattr(topk, "BLOCK", {"cpu": limit})
+    monkeypatch.setattr(topk, "TILE", {"cpu": 1 << 14})
+    monkeypatch.setattr(topk, "USERS", 100)
+    z, h, log_c = problem(batch, 3, 4, items, dtype=torch.float32)
+    concept_of = log_c.argmax(dim=1) if hard else None
+    hidden = (torch.arange(batch).repeat(2), torch.arange(2 * batch))
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for tensor in out if isinstance(out, tuple | list) else [out]:
+                inputs = {item.untyped_storage().data_ptr() for item in (z, h, log_c)}
+                if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in inputs:
+                    largest = max(largest, tensor.untyped_storage().nbytes() // tensor.element_size())
+            return out
+
+    with Watch():
+        top(z, h, log_c, 0.1, 10, hidden=hidden, concept_of=concept_of)
+    assert limit / 2 < largest <= limit < batch * items / 60
+
+
+@pytest.mark.parametrize(
+    ("users", "concepts", "items", "dim"),
+    [(1, 1, 1, 2), (3, 20, 70, 5), (65, 2, 64, 16), (5, 3, 130, 100), (2, 1, 5, 512)],
+)
+def test_the_kernel_writes_the_scores_of_the_formula(users, concepts, items, dim):
+    pytest.importorskip("triton")
+    from macrid.ops.topk_triton import mixture_scores
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for temperature in (0.1, 0.001):
+        z, h, log_c = problem(users, concepts, dim, items, dtype=torch.float32, zero=0.4)
+        log_c[0] = -torch.inf
+        logits = torch.einsum("ukd,id->uki", z.double(), h.double()) / temperature
+        truth = (logits + log_c.t().double()).logsumexp(dim=1)
+        block = torch.full((users, items + 4), 7.0, device=device)
+        mixture_scores((z / temperature).transpose(0, 1).to(device), h.to(device), log_c.to(device), block[:, 1:-3])
+        torch.testing.assert_close(block[:, 1:-3].double().cpu(), truth, rtol=1e-6, atol=1e-6 / temperature)
+        assert bool((block[:, [0, -3, -2, -1]] == 7).all())
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_ranking_through_the_kernel_equals_a_full_sort(hide, monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setattr(topk, "_has_kernel", lambda z: True)
+    monkeypatch.setattr(topk, "TILE", {"cpu": 400, "cuda": 400})
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    z, h, log_c = problem(6, 3, 10, 150, dtype=torch.float32, zero=0.3)
+    hidden = torch.rand(6, 150, generator=torch.Generator().manual_seed(0)) < (0.3 if hide else 0)
+    pairs = tuple(part.to(device) for part in hidden.nonzero(as_tuple=True))
+    positions, log_p = top(z.to(device), h.to(device), log_c.to(device), 0.1, 20, hidden=pairs)
+    check((positions.cpu(), log_p.cpu()), naive(z, h, log_c, 0.1), hidden, 1e-5)

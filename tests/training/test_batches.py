@@ -1,0 +1,41 @@
+"""Batches cut from the interactions on a device."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from macrid.training.batches import DeviceHistories
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    dense = np.random.default_rng(0).random((20, 9)) < 0.3
+    dense[4] = False
+    dense[7] = True
+    return sp.csr_array(dense.astype(np.float32))
+
+
+@pytest.mark.parametrize("users", [[4, 19, 0, 7], [4], [7, 4], list(range(20))])
+def test_a_batch_holds_the_histories_of_its_users_in_their_order(matrix, users):
+    data = DeviceHistories(matrix, torch.device("cpu"))
+    expected = [matrix[[user]].indices.tolist() for user in users]
+    total = sum(map(len, expected))
+    for batch in (data.batch(torch.tensor(users)), data.copied(torch.tensor(users), total)):
+        assert [batch.items[a:b].tolist() for a, b in zip(batch.starts, batch.stops, strict=True)] == expected
+        assert batch.items.tolist() == [item for row in expected for item in row]
+        assert batch.rows.tolist() == [place for place, row in enumerate(expected) for _ in row]
+        assert batch.longest >= max(map(len, expected))
+    assert data.sizes([torch.tensor(users), torch.tensor([4])]) == [total, 0]
+
+
+def test_all_users_are_one_batch(matrix):
+    found = DeviceHistories(matrix, torch.device("cpu")).all()
+    assert found.items.tolist() == matrix.indices.tolist()
+    assert found.offsets.tolist() == matrix.indptr.tolist()
+    assert found.longest == 9
+
+
+def test_a_matrix_without_interactions_has_empty_histories():
+    found = DeviceHistories(sp.csr_array((3, 5)), torch.device("cpu")).all()
+    assert found.counts.tolist() == [0, 0, 0]

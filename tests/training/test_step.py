@@ -1,0 +1,186 @@
+"""One step of training against the same step written by hand, and what sampled training learns."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+import macrid
+from macrid.config import MacridVAESettings, TrainingSettings
+from macrid.data.shop import ndcg
+from macrid.errors import SettingsError
+from macrid.models.macridvae import LocalTables, MacridNetwork
+from macrid.ops.sampled import Sampler, gather
+from macrid.training.adam import Adam
+from macrid.training.batches import DeviceHistories
+from macrid.training.loop import choose_precision
+from macrid.training.step import Step, products
+
+ITEMS, USERS = 30, 12
+
+
+@pytest.fixture(scope="module")
+def data():
+    dense = np.random.default_rng(0).random((USERS, ITEMS)) < 0.2
+    dense[0] = False
+    return DeviceHistories(sp.csr_array(dense.astype(np.float32)), torch.device("cpu"))
+
+
+def network_of(**settings):
+    network = MacridNetwork(ITEMS, MacridVAESettings.make({"concepts": 3, "dim": 6, "width": 5, **settings}))
+    network.initialise(torch.Generator().manual_seed(0))
+    return network
+
+
+def step_of(network, data, beta=0.8, **settings):
+    training = TrainingSettings.make({"learning_rate": 0.05, **settings})
+    optimiser = Adam(network.parameters(), training.learning_rate, training.l2)
+    step = Step(network, optimiser, data, torch.Generator().manual_seed(4), training)
+    step.beta.fill_(beta)
+    return step
+
+
+def by_hand(network, loss, optimiser, clip):
+    optimiser.zero_grad()
+    loss.total.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), clip)
+    optimiser.step()
+    return [loss.total.item(), loss.kl.item()]
+
+
+def assert_same_network(ours, theirs, tolerance=1e-5):
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], rtol=tolerance, atol=tolerance, msg=name)
+
+
+@pytest.mark.parametrize("hidden_layers", [0, 1])
+@pytest.mark.parametrize("clip", [0.5, 1e9])
+def test_exact_steps_change_the_network_as_steps_by_hand_do(data, hidden_layers, clip):
+    ours, theirs = network_of(hidden_layers=hidden_layers), network_of(hidden_layers=hidden_layers)
+    step = step_of(ours, data, clip=clip, l2=0.01)
+    optimiser = torch.optim.Adam(theirs.parameters(), lr=0.05, weight_decay=0.01)
+    generator = torch.Generator().manual_seed(4)
+    for users in (torch.tensor([0, 3, 5, 11]), torch.tensor([2, 1, 7])):
+        found = step(users)
+        histories = data.batch(users)
+        loss = theirs.loss(histories, theirs.draw_noise(histories, generator), 0.8)
+        assert found.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, clip), rel=1e-5)
+    assert_same_network(ours, theirs)
+
+
+@pytest.mark.parametrize("known_size", [False, True])
+def test_a_sampled_step_changes_the_network_as_a_step_by_hand_does(data, known_size):
+    ours, theirs = network_of(), network_of()
+    step = step_of(ours, data, likelihood="sampled", negatives=8, sampling="log-uniform", clip=0.5)
+    users = torch.tensor([0, 3, 5])
+    found = step(users, data.sizes([users])[0] if known_size else None)
+
+    optimiser = torch.optim.Adam(theirs.parameters(), lr=0.05)
+    generator = torch.Generator().manual_seed(4)
+    popularity = torch.bincount(data.items, minlength=ITEMS)
+    local = gather(data.copied(users), Sampler(popularity, "log-uniform"), 8, generator)
+    noise = theirs.draw_noise(local.histories, generator, items=len(local.rows))
+    tables = LocalTables(theirs.item_vectors[local.rows], theirs.context_vectors[local.rows], local)
+    loss = theirs.loss(local.histories, noise, 0.8, tables)
+    assert found.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, 0.5), rel=1e-5)
+    assert len(local.rows) < ITEMS
+    assert_same_network(ours, theirs)
+
+
+def test_sampled_steps_neither_read_nor_change_other_rows(data):
+    network = network_of()
+    users = torch.tensor([3, 5])
+    popularity = torch.bincount(data.items, minlength=ITEMS)
+    local = gather(data.copied(users), Sampler(popularity, "popularity"), 4, torch.Generator().manual_seed(4))
+    others = torch.ones(ITEMS, dtype=torch.bool)
+    others[local.rows] = False
+    assert 0 < others.sum() < ITEMS
+    tables = [network.item_vectors, network.context_vectors]
+    with torch.no_grad():
+        for table in tables:
+            table[others] = torch.nan
+    before = [table.detach().clone() for table in tables]
+    losses = step_of(network, data, likelihood="sampled", negatives=4, l2=0.1)(users)
+    assert torch.isfinite(losses).all()
+    for was, table in zip(before, tables, strict=True):
+        assert torch.isnan(table[others]).all()
+        assert torch.isfinite(table[~others]).all()
+        assert (table[~others] != was[~others]).any(dim=1).all()
+    assert all(torch.isfinite(parameter).all() for parameter in network.layers.parameters())
+
+
+@pytest.mark.parametrize(("precision", "short"), [("fp32", False), ("tf32", True), ("bf16", True)])
+def test_products_are_short_meanwhile_and_as_before_afterwards(precision, short):
+    flags = torch.backends.cuda.matmul
+    before = flags.allow_tf32
+    with products(precision):
+        assert flags.allow_tf32 == short
+    assert flags.allow_tf32 == before
+
+
+def test_precision_on_a_cpu_is_single_unless_told():
+    cpu = torch.device("cpu")
+    assert choose_precision("auto", cpu) == "fp32"
+    assert choose_precision("bf16", cpu) == "bf16"
+
+
+def fit(split, **training):
+    defaults = {"epochs": 20, "batch_size": 50, "seed": 1, "device": "cpu", "learning_rate": 0.03}
+    model = macrid.MacridVAE(concepts=7, dim=16)
+    return model.fit(split.train, validation=split.validation, **{**defaults, **training})
+
+
+def score(model, split):
+    return macrid.evaluate(model, split.validation)["ndcg@100"].mean
+
+
+def score_of_popularity(split):
+    seen, target = (part.toarray() > 0 for part in (split.validation.history, split.validation.target))
+    scores = np.where(seen, -np.inf, np.asarray(split.train.matrix.sum(axis=0), dtype=float))
+    asked = target.any(axis=1)
+    return ndcg(scores[asked], target[asked], 100).mean()
+
+
+@pytest.mark.parametrize("sampling", ["popularity", "log-uniform", "uniform"])
+def test_sampled_training_learns_more_than_what_is_popular(shop_split, sampling):
+    model = fit(shop_split, likelihood="sampled", negatives=80, sampling=sampling)
+    assert score(model, shop_split) > score_of_popularity(shop_split) + 0.02
+
+
+def test_training_with_gradients_in_bf16_learns_more_than_what_is_popular(shop_split):
+    assert score(fit(shop_split, precision="bf16"), shop_split) > score_of_popularity(shop_split) + 0.02
+
+
+def same(first, second):
+    return all(torch.equal(value, second.state()[name]) for name, value in first.state().items())
+
+
+def test_sampled_training_repeats_with_its_seed_and_goes_on_where_it_stopped(shop_split, tmp_path):
+    sampled = {"likelihood": "sampled", "negatives": 20, "patience": 9}
+    whole = fit(shop_split, **sampled, epochs=4)
+    fit(shop_split, **sampled, epochs=2, checkpoint=tmp_path)
+    resumed = fit(shop_split, **sampled, epochs=4, checkpoint=tmp_path, resume=True)
+    assert same(whole, resumed)
+    assert not same(whole, fit(shop_split, **{**sampled, "negatives": 21}, epochs=4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"likelihood": "guessed"}, "likelihood is 'guessed'; input should be 'exact' or 'sampled'"),
+        ({"negatives": 0}, "negatives is 0; it must be at least 1"),
+        ({"negatives": 1.5}, "negatives is 1.5"),
+        ({"sampling": "zipf"}, "sampling is 'zipf'; input should be 'popularity', 'log-uniform' or 'uniform'"),
+        ({"precision": "fp16"}, "precision is 'fp16'; input should be 'auto', 'bf16', 'tf32' or 'fp32'"),
+    ],
+)
+def test_a_bad_setting_of_a_step_is_named_with_what_it_may_be(shop_split, settings, told):
+    with pytest.raises(SettingsError, match=told):
+        fit(shop_split, **settings)
+
+
+@pytest.mark.parametrize("setting", [{"likelihood": "sampled"}, {"negatives": 5}, {"precision": "bf16"}])
+def test_a_setting_of_the_training_given_to_the_model_is_sent_to_fit(setting):
+    with pytest.raises(SettingsError, match=f"'{next(iter(setting))}' is a setting of the training.* give it to fit"):
+        macrid.MacridVAE(**setting)

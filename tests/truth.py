@@ -1,0 +1,203 @@
+"""What several tests compare with: the formulas of the likelihood written out in float64, and small problems."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from macrid.ops.sparse import Dropout, Histories
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+"""Where kernels run; on a CPU in Triton's interpreter."""
+
+KERNELS = [
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+    # the interpreter computes with numpy, which warns where a kernel takes the logarithm of an empty sum, and where
+    # lanes beyond the end of a history, of which nothing is kept, take −inf from −inf
+    pytest.mark.filterwarnings("ignore:divide by zero encountered in log2:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:invalid value encountered in subtract:RuntimeWarning"),
+]
+"""Marks of cases that run kernels."""
+
+
+def runs_kernels(test: Callable[..., None]) -> Callable[..., None]:
+    """All of them on a test."""
+    for mark in KERNELS:
+        test = mark(test)
+    return test
+
+
+class Tolerance(NamedTuple):
+    """Largest error of a tensor, relative to the largest number in it, or to 0.01 where all of them cancel out."""
+
+    values: float
+    gradients: float
+
+
+DOUBLE = Tolerance(1e-10, 1e-10)
+# Logits of unit vectors at temperature 0.1 reach 10; rounded to 24 bits they, and so all probabilities, err by 1e-6.
+SINGLE = Tolerance(1e-5, 1e-4)
+BF16 = Tolerance(1e-5, 1e-2)  # gradients from products of numbers of 8 bits
+
+
+def histories(rows_of_items: Sequence[Sequence[int]]) -> Histories:
+    counts = torch.tensor([len(items) for items in rows_of_items])
+    stops = counts.cumsum(0)
+    items = torch.tensor([item for row in rows_of_items for item in row], dtype=torch.long)
+    longest = max(map(len, rows_of_items))
+    return Histories(items, stops - counts, stops, longest, torch.repeat_interleave(counts))
+
+
+def histories_of(x: Tensor) -> Histories:
+    """x: (users, items), not 0 at a user's items."""
+    return histories([row.nonzero()[:, 0].tolist() for row in x])
+
+
+def somewhere(rows_of_items: Sequence[Sequence[int]]) -> Histories:
+    """The same histories as kernels find them: in the CSR of many users, in any order."""
+    others, starts, items = [7, 7, 7], {}, []
+    for user in reversed(range(len(rows_of_items))):
+        items += others
+        starts[user] = len(items)
+        items += rows_of_items[user]
+    begin = torch.tensor([starts[user] for user in range(len(rows_of_items))])
+    counts = torch.tensor([len(row) for row in rows_of_items])
+    own = torch.tensor(items + others, dtype=torch.int32)
+    longest = max(map(len, rows_of_items))
+    return Histories(own.to(DEVICE), begin.to(DEVICE), (begin + counts).to(DEVICE), longest)
+
+
+def choose_rows(batch: int, items: int, generator: torch.Generator, empty: bool = True) -> list[list[int]]:
+    """Histories of any length, the first of them empty if asked for."""
+    lengths = torch.randint(1, items + 1, (batch,), generator=generator).tolist()
+    rows = [torch.randperm(items, generator=generator)[:length].tolist() for length in lengths]
+    return [[], *rows[1:]] if empty else rows
+
+
+def problem(batch: int, concepts: int, dim: int, items: int, seed: int = 0) -> list[Tensor]:
+    """Components and items of unit length, and log c, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    z, h = normalize(normal(batch, concepts, dim), dim=-1), normalize(normal(items, dim), dim=-1)
+    return [z, h, torch.log_softmax(5 * normal(items, concepts), dim=1)]
+
+
+def mixed_weights(batch: int) -> Tensor:
+    """Incoming gradients of both signs, and of 0."""
+    return torch.tensor([1.3, -0.7, 0.0, 2.0, -1e-3]).double().repeat(batch // 5 + 1)[:batch]
+
+
+def log_sum_exp(x: Tensor) -> Tensor:
+    """Of all numbers, at least one of them above −inf."""
+    top = x.detach().max()
+    return top + (x - top).exp().sum().log()
+
+
+def nothing(z: Tensor) -> Tensor:
+    """The log of an empty sum, with gradients of 0."""
+    return 0 * z.sum() - torch.inf
+
+
+def naive_logits(z: Tensor, h: Tensor, log_c: Tensor, temperature: float, user: int) -> Tensor:
+    """(items, concepts)"""
+    columns = [h @ z[user, k] / temperature + log_c[:, k] for k in range(z.shape[1])]
+    return torch.stack(columns, dim=1)
+
+
+def naive_log_partition(
+    z: Tensor, h: Tensor, log_c: Tensor, temperature: float, hidden: Tensor | None = None
+) -> Tensor:
+    """log Z_u of every user; where nothing is to be seen, −inf."""
+    seen = torch.ones(len(z), len(h), dtype=torch.bool) if hidden is None else hidden == 0
+    found = []
+    for user in range(len(z)):
+        logits = naive_logits(z, h, log_c, temperature, user)[seen[user]]
+        found.append(log_sum_exp(logits) if len(logits) else nothing(z))
+    return torch.stack(found)
+
+
+def naive_positives(
+    z: Tensor, h: Tensor, log_c: Tensor, temperature: float, rows: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor]:
+    """sum log p_ui and log sum p_ui over a user's own items; 0 and −inf where there are none."""
+    sums, totals = [], []
+    for user, own in enumerate(rows):
+        logits = naive_logits(z, h, log_c, temperature, user)
+        log_p = [log_sum_exp(logits[item]) for item in own]
+        sums.append(sum(log_p, 0 * z.sum()))
+        totals.append(log_sum_exp(torch.stack(log_p)) if own else nothing(z))
+    return torch.stack(sums), torch.stack(totals)
+
+
+def naive_log_likelihood(
+    z: Tensor, h: Tensor, log_c: Tensor, temperature: float, rows: Sequence[Sequence[int]]
+) -> Tensor:
+    counts = torch.tensor([len(row) for row in rows])
+    sums, _ = naive_positives(z, h, log_c, temperature, rows)
+    return (sums - counts * naive_log_partition(z, h, log_c, temperature)).sum()
+
+
+def with_gradients(
+    function: Callable[..., Tensor | tuple[Tensor, ...]], inputs: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What a function gives, and the gradients of the sum of all that, weighted, by every input."""
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    found = function(*leaves)
+    values = list(found) if isinstance(found, tuple) else [found]
+    own = [weight.to(value) for weight, value in zip(weights, values, strict=True)]
+    gradients = torch.autograd.grad(values, leaves, own, allow_unused=True)
+    filled = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
+    return [value.detach() for value in values], filled
+
+
+def assert_near(found: Tensor, truth: Tensor, tolerance: float, name: str = "") -> None:
+    finite = truth[torch.isfinite(truth)].abs()
+    largest = max(float(finite.max()) if finite.numel() else 0.0, 0.01)
+    torch.testing.assert_close(
+        found.double().cpu(), truth.double().cpu(), rtol=0, atol=tolerance * largest,
+        msg=lambda text: f"{name} {text}",
+    )  # fmt: skip
+
+
+def assert_same(
+    function: Callable[..., Tensor | tuple[Tensor, ...]],
+    truth: Callable[..., Tensor | tuple[Tensor, ...]],
+    inputs: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    tolerance: Tolerance,
+    kind: torch.dtype = torch.float64,
+    device: str = "cpu",
+) -> None:
+    """Values and all gradients of `function`, in numbers of this kind, are those of `truth` in float64."""
+    rounded = [tensor.to(kind) for tensor in inputs]
+    expected, by_truth = with_gradients(truth, [tensor.double() for tensor in rounded], weights)
+    values, gradients = with_gradients(function, [tensor.to(device) for tensor in rounded], weights)
+    for number, (ours, true) in enumerate(zip(values, expected, strict=True)):
+        assert_near(ours, true, tolerance.values, f"value {number}:")
+    for number, (ours, true) in enumerate(zip(gradients, by_truth, strict=True)):
+        assert_near(ours, true, tolerance.gradients, f"gradient by input {number}:")
+
+
+def mask_of(dropout: Dropout, rows: Histories, items: int) -> Tensor:
+    """What dropout by a seed multiplies each interaction with: (models, interactions), the batch's users in order."""
+    from macrid.ops.sparse_triton import SumByConcept
+
+    models = len(dropout.seed)
+    eye = torch.eye(items, device=DEVICE).expand(models, items, items).contiguous()
+    kept, _ = SumByConcept.apply(eye, torch.zeros(models, items, 1, device=DEVICE), rows, dropout, "fp32")
+    places = [
+        (user, int(item))
+        for user in range(rows.batch)
+        for item in rows.items[int(rows.starts[user]) : int(rows.stops[user])]
+    ]
+    users, own = torch.tensor(places, dtype=torch.long).reshape(-1, 2).t()
+    return kept[:, users, 0, own].cpu()
