@@ -318,3 +318,12 @@ def test_no_tensor_as_large_as_users_times_items_is_made(scratch, monkeypatch):
     with Watch():
         log_likelihood(*inputs, 0.1, rows).backward()
     assert 0 < largest < batch * items / 4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7, 64])
+def test_many_threads_do_not_make_blocks_of_single_users(threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    z, h, log_c = torch.randn(40, 2, 3), torch.randn(5, 3), torch.zeros(5, 2)
+    heights = [logits.shape[0] for _, logits in partition._blocks_of_users(z, h, log_c, 12)]
+    assert sum(heights) == 40
+    assert min(heights[:-1]) >= 7

@@ -282,6 +282,20 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused_and_named(shop_split,
         small().fit(shop_split.validation.history, checkpoint=tmp_path, resume=True, batch_size=60)
 
 
+def test_a_checkpoint_written_before_there_were_some_of_the_settings_is_resumed(shop_split, tmp_path, monkeypatch):
+    whole = fit(small(), shop_split, epochs=4)
+    of_today = checkpoints.fingerprint
+    newer = ("likelihood", "negatives", "sampling", "precision")
+    monkeypatch.setattr(
+        checkpoints, "fingerprint", lambda *args: {k: v for k, v in of_today(*args).items() if k not in newer}
+    )
+    fit(small(), shop_split, epochs=2, checkpoint=tmp_path)
+    monkeypatch.setattr(checkpoints, "fingerprint", of_today)
+    assert same(weights(whole), weights(fit(small(), shop_split, epochs=4, checkpoint=tmp_path, resume=True)))
+    with pytest.raises(RunError, match=r"differs in likelihood \(was 'exact', now 'sampled'\)"):
+        fit(small(), shop_split, checkpoint=tmp_path, resume=True, likelihood="sampled")
+
+
 def test_a_checkpoint_of_a_newer_format_or_other_validation_users_is_refused(shop_split, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", 99)
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)

@@ -31,7 +31,7 @@ def together(monkeypatch):
     def fit(*args, **kwargs):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(macridvae, "backend_for", lambda tensor: "triton")
-            fit_many(*args, **kwargs)
+            return fit_many(*args, **kwargs)
 
     return fit
 
@@ -62,6 +62,35 @@ def test_models_side_by_side_become_what_they_become_alone_and_stop_when_they_do
     for model, other, training in zip(models, lonely, trainings, strict=True):
         assert_same_models(model, other.fit(split.train, validation=split.validation, **training))
         assert model.network.item_vectors.is_contiguous()
+
+
+@runs_kernels
+@pytest.mark.filterwarnings("ignore::macrid.errors.CollapseWarning", "ignore::RuntimeWarning")
+def test_a_model_that_diverges_is_named_and_does_not_disturb_the_others(split, together):
+    trainings = [{**ALIKE, "learning_rate": 1e38}, ALIKE]
+    for fit, device in ((together, DEVICE), (fit_many, "cpu")):
+        models = [macrid.MacridVAE(**SHAPE) for _ in "ab"]
+        own = [{**training, "device": device} for training in trainings]
+        errors = fit(models, split.train, validation=split.validation, training=own)
+        assert "learning rate" in str(errors[0])
+        assert errors[1] is None
+        assert [len(model.log) for model in models] == [0, 3]
+        assert all(torch.isfinite(value).all() for value in models[1].state().values())
+
+
+@runs_kernels
+def test_an_interruption_leaves_models_with_tensors_of_their_own_and_the_best_weights(split, together):
+    models = [macrid.MacridVAE(**SHAPE) for _ in "ab"]
+
+    def stop(number, record):
+        if (number, record.epoch) == (1, 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        together(models, split.train, validation=split.validation, training=[ALIKE] * 2, on_epoch=stop)
+    first, second = (model.network.item_vectors for model in models)
+    assert first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr()
+    assert first.untyped_storage().nbytes() == first.numel() * 4
 
 
 def test_on_a_cpu_models_are_fitted_one_after_the_other(split):

@@ -110,13 +110,15 @@ def test_sampled_steps_neither_read_nor_change_other_rows(data):
     assert all(torch.isfinite(parameter).all() for parameter in network.layers.parameters())
 
 
-@pytest.mark.parametrize(("precision", "short"), [("fp32", False), ("tf32", True), ("bf16", True)])
-def test_products_are_short_meanwhile_and_as_before_afterwards(precision, short):
-    flags = torch.backends.cuda.matmul
-    before = flags.allow_tf32
-    with products(precision):
-        assert flags.allow_tf32 == short
-    assert flags.allow_tf32 == before
+@pytest.mark.parametrize(("precision", "products_are"), [("fp32", "ieee"), ("tf32", "tf32"), ("bf16", "tf32")])
+def test_products_on_a_gpu_are_as_told_meanwhile_and_as_before_afterwards(precision, products_are):
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    with products(precision, torch.device("cpu")):
+        assert matmul.fp32_precision == before
+    with products(precision, torch.device("cuda")):
+        assert matmul.fp32_precision == products_are
+    assert matmul.fp32_precision == before
 
 
 def test_precision_on_a_cpu_is_single_unless_told():

@@ -58,7 +58,7 @@ def train(
     """
     options = dict(locals())
     from macrid.models import model_class
-    from macrid.models.base import choose_device
+    from macrid.models.devices import choose_device
 
     chosen = model_class(model)
     recommender = chosen(**given(chosen.settings_class, options))

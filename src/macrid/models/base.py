@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 from macrid.config import Settings, TrainingSettings
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
-from macrid.errors import DataError, MacridError, RequestError, SettingsError, UnknownItemsWarning
+from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
+from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
 
@@ -325,27 +325,14 @@ class NeuralRecommender(Recommender):
         """
         from macrid.training.loop import train as train_network
 
-        data = as_interactions(train)
-        if validation is not None and not hasattr(validation, "target"):
-            raise DataError(f"validation is {type(validation).__name__}; give held-out users, such as split.validation")
-        if validation is not None and validation.history.shape[1] != len(data.items):
-            raise DataError(
-                f"the validation users have {validation.history.shape[1]:,} items and the train users"
-                f" {len(data.items):,}; take both from one split"
-            )
-        if validation is not None and validation.target.nnz == 0:
-            raise DataError(
-                "no validation user has anything to predict, which takes five items known from the train users;"
-                " hold out more users, or fit without validation"
-            )
-        if len(data) == 0:
-            raise DataError("there are no interactions to learn from")
-        self.training = TrainingSettings.make(training)
-        self.prepare(data, self.training)
-        train_network(
-            self, data.matrix, validation, self.training, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
-            on_step=on_step,
-        )  # fmt: skip
+        data = checked(train, validation)
+        settings = TrainingSettings.make(training)
+        with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
+            self.prepare(data, settings)
+            train_network(
+                self, data.matrix, validation, settings, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
+                on_step=on_step,
+            )  # fmt: skip
         return self
 
     def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
@@ -372,12 +359,14 @@ class NeuralRecommender(Recommender):
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
-        return self._score(self._on_device(histories))
+        with on_device(self.device):
+            return self._score(self._on_device(histories))
 
     def encode(self, history: Iterable[Id]) -> Encoding:
         """Confidence per concept (how much of the history lies in it) and one component per concept."""
         known, _ = self._known(history)
-        return self._encode(self._on_device(self._matrix([known])))
+        with on_device(self.device):
+            return self._encode(self._on_device(self._matrix([known])))
 
     def _on_device(self, histories: sp.csr_array) -> Histories:
         from macrid.training.batches import DeviceHistories
@@ -412,16 +401,24 @@ def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
     raise DataError(f"fit needs Interactions or a scipy CSR, not {type(source).__name__}; see Interactions.read")
 
 
-def choose_device(name: str) -> torch.device:
-    """ "auto" is a GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise SettingsError(f"device is {name!r}; give auto, cpu, cuda or cuda:N")
-    device = torch.device(name)
-    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; give auto or cpu")
-    return device
+def checked(train: Interactions | sp.csr_array, validation: HeldOut | None) -> Interactions:
+    """The interactions, if they can be learned from and the held-out users belong to them."""
+    data = as_interactions(train)
+    if validation is not None and not hasattr(validation, "target"):
+        raise DataError(f"validation is {type(validation).__name__}; give held-out users, such as split.validation")
+    if validation is not None and validation.history.shape[1] != len(data.items):
+        raise DataError(
+            f"the validation users have {validation.history.shape[1]:,} items and the train users"
+            f" {len(data.items):,}; take both from one split"
+        )
+    if validation is not None and validation.target.nnz == 0:
+        raise DataError(
+            "no validation user has anything to predict, which takes five items known from the train users;"
+            " hold out more users, or fit without validation"
+        )
+    if len(data) == 0:
+        raise DataError("there are no interactions to learn from")
+    return data
 
 
 def _named(ids: Sequence[Id]) -> str:

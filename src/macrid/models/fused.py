@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from macrid.ops.fused_triton import Assign, Normalise, Sample
+from macrid.ops.fused_triton import Assign, Normalise, Sample, assignable
 from macrid.ops.partition import bounded
 from macrid.ops.sparse import Dropout, Histories
 from macrid.ops.sparse_triton import Likelihood, SumByConcept
@@ -28,9 +28,13 @@ def loss(
     assert noise.keep is None or isinstance(noise.keep, Dropout)
 
     vectors, contexts = (network.item_vectors, network.context_vectors) if local is None else local[:2]
-    items, log_assignment = Assign.apply(
-        _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
-    )
+    if assignable(s.concepts, s.dim):
+        items, log_assignment = Assign.apply(
+            _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
+        )
+    else:
+        items = _models(network._direction(vectors))
+        log_assignment = _models(network.log_assignment(noise.gumbel, vectors))
     sums, squares = SumByConcept.apply(_models(contexts), log_assignment, histories, noise.keep, network.precision)
     hidden = network.transform(Normalise.apply(sums, squares).reshape(*lead, *sums.shape[1:]), noise)
     components, kl = Sample.apply(hidden.reshape(-1, *hidden.shape[-3:]), noise.normal, network.prior_stds(), unit)

@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 
 from macrid.config import MacridVAESettings
 from macrid.models.base import Encoding, NeuralRecommender
+from macrid.models.devices import on_device
 from macrid.models.start import svd_start
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
@@ -62,7 +63,7 @@ class MacridNetwork(nn.Module):
 
     prior_std: float | Tensor
     dropout: float | Tensor
-    precision: Precision = "fp32"  # of products on a GPU
+    precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
 
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
@@ -130,11 +131,12 @@ class MacridNetwork(nn.Module):
     # Encoder
 
     def encode(
-        self, histories: Histories, log_assignment: Tensor, noise: Noise, vectors: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, histories: Histories, log_assignment: Tensor, noise: Noise, vectors: Tensor | None = None,
+        precision: Precision | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
         vectors = self.context_vectors if vectors is None else vectors
-        sums, squares = sum_by_concept(vectors, log_assignment, histories, noise.keep, self.precision)
+        sums, squares = sum_by_concept(vectors, log_assignment, histories, noise.keep, precision or self.precision)
         hidden = self.transform(sums / (squares + EPSILON**2).sqrt()[..., None], noise)
         a, b = hidden.chunk(2, dim=-1)
         return unit(a, EPSILON), b
@@ -193,7 +195,7 @@ class MacridNetwork(nn.Module):
     @torch.no_grad()
     def components(self, histories: Histories, log_assignment: Tensor) -> Tensor:
         """z_u = mu_u: (batch, concepts, dim)."""
-        return self.encode(histories, log_assignment, Noise())[0]
+        return self.encode(histories, log_assignment, Noise(), precision="fp32")[0]
 
     @torch.no_grad()
     def log_probabilities(self, components: Tensor, log_assignment: Tensor) -> Tensor:
@@ -269,6 +271,12 @@ class MacridVAE(NeuralRecommender):
     @torch.no_grad()
     def _top(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        with on_device(self.device):
+            return self._top_there(histories, n, hidden, allowed)
+
+    def _top_there(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None, allowed: np.ndarray | None
     ) -> tuple[Tensor, Tensor]:
         s, network, device = self.settings, self.network, self.device
         log_assignment, items = network.mode_assignment(), network._direction(network.item_vectors)

@@ -16,6 +16,7 @@ OVERSAMPLING = 10
 POWER_ITERATIONS = 6
 KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
+KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
 KMEANS_SAMPLE = 1 << 16  # of larger catalogues so many items, drawn at random
 
 
@@ -51,24 +52,29 @@ def spherical_kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Te
     """
     if len(vectors) > KMEANS_SAMPLE:
         vectors = vectors[torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)]
-    centres = torch.stack(
-        [_spread(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
-    )  # (runs, clusters, dim)
-    label = torch.full((KMEANS_STARTS, len(vectors)), -1)
-    running = torch.arange(KMEANS_STARTS)
+    at_once = max(1, KMEANS_NUMBERS // (len(vectors) * clusters))
+    starts = [_spread(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
+    runs = [_kmeans(vectors, torch.stack(starts[i : i + at_once]), generator) for i in range(0, len(starts), at_once)]
+    best = [centres for group in runs for centres in group]
+    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum()))
+
+
+def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
+    """Several runs from their own centres (runs, clusters, dim), until none moves."""
+    count, clusters, _ = centres.shape
+    label, running = torch.full((count, len(vectors)), -1), torch.arange(count)
     for _ in range(KMEANS_ROUNDS):
         new = (centres[running] @ vectors.t()).argmax(dim=1)  # (runs, items)
         moved = (new != label[running]).any(dim=1)
         label[running], running = new, running[moved]
         if not len(running):
             break
-        members = F.one_hot(label[running], clusters).to(vectors.dtype)  # (runs, items, clusters)
-        sums = members.mT @ vectors
+        members = vectors.new_zeros(len(running), clusters, len(vectors)).scatter_(1, label[running, None], 1.0)
+        sums = members @ vectors
         empty = sums.norm(dim=2) == 0
         sums[empty] = vectors[torch.randint(len(vectors), (int(empty.sum()),), generator=generator)]
         centres[running] = F.normalize(sums, dim=2)
-    quality = torch.stack([(vectors @ own.t()).amax(dim=1).sum() for own in centres])
-    return centres[quality.argmax()]
+    return centres
 
 
 def _spread(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:

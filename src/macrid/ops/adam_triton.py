@@ -51,7 +51,7 @@ def _adam_models(
     P, MEAN, SQUARE, G, STEP, SCALE, RATE, L2, N, b1, b2, eps, BN: tl.constexpr,
 ):  # fmt: skip
     g = tl.program_id(1).to(tl.int64)
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    n = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
     at = g * N + n
     inside = n < N
     step = tl.load(STEP)

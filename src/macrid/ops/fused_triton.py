@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from macrid.ops.partition_triton import SIZES
+from macrid.ops.partition_triton import SIZES, width_of
 
 EPSILON = 1e-8
 ROWS = 16  # of a table in one program
@@ -203,6 +203,11 @@ class Assign(torch.autograd.Function):
         return by_items, by_prototypes, None, None, None
 
 
+def assignable(concepts: int, dim: int) -> bool:
+    """Whether all prototypes fit the chip, as `Assign` needs."""
+    return max(16, triton.next_power_of_2(concepts)) * width_of(dim) <= 1 << 14
+
+
 class Normalise(torch.autograd.Function):
     """sums (…, dim) / sqrt(squares (…) + epsilon²)."""
 
@@ -261,4 +266,4 @@ class Sample(torch.autograd.Function):
 
 
 def _tile(dim: int) -> dict[str, Any]:
-    return {"D": max(16, triton.next_power_of_2(dim)), "EPS": EPSILON, "BM": ROWS, "num_warps": 4}
+    return {"D": width_of(dim), "EPS": EPSILON, "BM": ROWS, "num_warps": 4}

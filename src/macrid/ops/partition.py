@@ -7,7 +7,7 @@ The decoder's unnormalised probability is
 and only Z_u needs every item: `log_partition`. It has one meaning and three backends:
 
     reference   the formula as it stands, users × concepts × items at once: for tests and small cases
-    chunked     blocks of users and items in plain torch; at most `SCRATCH` numbers at a time
+    chunked     blocks of users and items in plain torch; at most `SCRATCH` numbers in a block
     triton      fused kernels on a GPU (`macrid.ops.partition_triton`), any dim up to 512
 
 Where a block holds all items of its users (`log_likelihood` on a CPU), its probabilities serve both passes, and
@@ -119,7 +119,8 @@ class _Sweep(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
         counts = histories.counts.to(items.dtype)
-        concepts, total = torch.arange(components.shape[1])[:, None] * len(items), items.new_zeros(())
+        concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
+        total = items.new_zeros(())
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
             own = histories.of(users)
             at = own.own_rows * (len(concepts) * len(items)) + own.items + concepts  # (concepts, positives)
@@ -216,7 +217,8 @@ def _blocks_of_users(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Users and their logits (users, concepts, items); the same memory is used for every block."""
     batch, concepts, _ = components.shape
-    height = max(1, height - height % torch.get_num_threads())
+    threads = torch.get_num_threads()
+    height -= height % threads if height > threads else 0
     scratch = items.new_empty(min(height, batch) * concepts * len(items))
     by_concept = log_assignment.t().contiguous()
     for start in range(0, batch, height):

@@ -67,7 +67,7 @@ def _forward(
         lc = tl.load(LC + (gk * M + start) + m, mask=inside, other=-float("inf"))
         x = tl.dot(z, tl.trans(h), input_precision=PRECISION) + lc[None, :]
         if HAS_HIDDEN:
-            at = r[:, None] * M + (start + m)[None, :]
+            at = r.to(tl.int64)[:, None] * M + (start + m)[None, :]
             hidden = tl.load(HIDDEN + at, mask=(r < B)[:, None] & inside[None, :], other=0)
             x = tl.where(hidden != 0, -float("inf"), x)
         if not BOUNDED:
@@ -153,7 +153,7 @@ def _backward_items(
         if SIGNED:
             p *= tl.load(SIGN + (g * B + start) + u, mask=some, other=0.0)[None, :]
         if HAS_HIDDEN:
-            at = (start + u)[None, :] * M + (first + m)[:, None]
+            at = (start + u).to(tl.int64)[None, :] * M + (first + m)[:, None]
             hidden = tl.load(HIDDEN + at, mask=some[None, :] & inside[:, None], other=1)
             p = tl.where(hidden != 0, 0.0, p)
         acc = tl.dot(p.to(z.dtype), z, acc, input_precision=PRECISION)
@@ -179,8 +179,8 @@ def _pack(X, OUT, A, B, WIDTH: tl.constexpr, scale, D: tl.constexpr, ONES: tl.co
     r = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     g = tl.program_id(1).to(tl.int64)
     d = tl.arange(0, D)
-    inside = (r < A * B)[:, None]
-    x = tl.load(X + (g * A * B + r)[:, None] * WIDTH + d[None, :], mask=inside & (d < WIDTH)[None, :], other=0.0)
+    inside = (r < tl.cast(A, tl.int64) * B)[:, None]
+    x = tl.load(X + ((g * A) * B + r)[:, None] * WIDTH + d[None, :], mask=inside & (d < WIDTH)[None, :], other=0.0)
     x = x * scale
     if ONES == "own":
         x = tl.where(d[None, :] == WIDTH + (r % B)[:, None], 1.0, x)
@@ -255,12 +255,11 @@ FORWARD = [
     Tile(16, 16, 4, 1),
 ]
 BACKWARD = [Tile(64, 64, 4, 3), Tile(64, 64, 4, 2), Tile(32, 32, 4, 2), Tile(16, 16, 4, 1)]
-_fits: dict[tuple[str, int, str], int] = {}
+_fits: dict[tuple[Any, ...], int] = {}
 
 
-def _launch(name: str, tiles: list[Tile], width: int, precision: str, run: Callable[[Tile], Any]) -> Any:
-    """Run with the fastest tile that fits this card."""
-    key = name, width, precision
+def _launch(tiles: list[Tile], key: tuple[Any, ...], run: Callable[[Tile], Any]) -> Any:
+    """Run with the fastest tile that fits this card; what is found is remembered under `key`."""
     for number in range(_fits.get(key, 0), len(tiles)):
         try:
             result = run(tiles[number])
@@ -281,6 +280,7 @@ def forward(
     models, concepts, batch, width = inputs.components.shape
     items = inputs.items.shape[1]
     new = inputs.log_assignment.new_empty
+    what = "forward", inputs.items.device, width, precision, hidden is None
 
     def run(tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
         blocks = triton.cdiv(batch, tile.users) * concepts * models
@@ -298,7 +298,7 @@ def forward(
         )  # fmt: skip
         return s, top, o
 
-    s, top, o = _launch("forward", FORWARD, width, precision, run)
+    s, top, o = _launch(FORWARD, (*what, with_gradient, bounded), run)
     splits = s.shape[1]
     log_z = new(models, batch)
     gradient = new(models, batch, concepts, dim) if with_gradient else s
@@ -321,6 +321,7 @@ def backward_items(
     items = inputs.items.shape[1]
     new = level.new_empty
     by_assignment = new(models, items, concepts)
+    what = "backward", inputs.items.device, width, precision, hidden is None, sign is None
 
     def run(tile: Tile) -> Tensor:
         blocks = triton.cdiv(items, tile.items)
@@ -335,7 +336,7 @@ def backward_items(
         )  # fmt: skip
         return by_items[0] if parts == 1 else by_items.sum(0)
 
-    return _launch("backward", BACKWARD, width, precision, run), by_assignment
+    return _launch(BACKWARD, what, run), by_assignment
 
 
 class LogPartition(torch.autograd.Function):

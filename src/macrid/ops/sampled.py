@@ -27,7 +27,7 @@ Sampling = Literal["popularity", "log-uniform", "uniform"]
 class Sampler:
     """Draws items with replacement.
 
-    popularity: in proportion to the square root of how many users have an item, plus one.
+    popularity: in proportion to sqrt(1 + n), n users having an item.
     log-uniform: by rank of popularity r = 0, 1, …, in proportion to log((r + 2) / (r + 1)). uniform: all alike.
     """
 
@@ -70,7 +70,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     items = histories.items.long()
     drawn = sampler.draw(negatives, generator)
     everything = torch.cat([items, drawn])
-    if items.is_cuda:
+    if backend_for(items) == "triton":
         rows, count, place = _unique(everything, min(len(everything), sampler.items))
     else:
         rows, place = torch.unique(everything, return_inverse=True)

@@ -51,10 +51,11 @@ class Histories:
     def by_item(self) -> ByItem:
         """The same pairs, one item after the other."""
         pairs = sp.csr_array(
-            (np.arange(len(self.items)), self.items.numpy(), self.offsets.numpy()),
+            (np.arange(len(self.items)), self.items.cpu().numpy(), self.offsets.cpu().numpy()),
             shape=(self.batch, int(self.items.max()) + 1 if len(self.items) else 0),
         ).tocsc()
-        return ByItem(*(torch.from_numpy(part.astype(np.int64)) for part in (pairs.data, pairs.indices, pairs.indptr)))
+        parts = (torch.from_numpy(part.astype(np.int64)) for part in (pairs.data, pairs.indices, pairs.indptr))
+        return ByItem(*(part.to(self.items.device) for part in parts))
 
     def of(self, users: slice) -> Histories:
         """Of consecutive users of the batch only, where `items` are those of the batch."""

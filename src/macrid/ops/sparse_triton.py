@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from macrid.ops.partition_triton import DOT, LOG2_E, SIZES, Scaled, backward_items, forward, pack, scaled
+from macrid.ops.partition_triton import DOT, LOG2_E, SIZES, Scaled, backward_items, forward, pack, scaled, width_of
 from macrid.ops.sparse import Dropout, Histories
 
 CHUNK = 32  # items at a time
@@ -223,7 +223,7 @@ def _programs(histories: Histories) -> tuple[int, int]:
 
 
 def _options(concepts: int, dim: int, precision: str) -> dict[str, Any]:
-    width = max(16, triton.next_power_of_2(dim))
+    width = width_of(dim)
     return {
         "D": width, "KB": 16 if concepts <= 16 else 32, "CH": CHUNK if width <= 256 else 16,
         "PRECISION": DOT[precision], "num_warps": WARPS, "num_stages": 1,

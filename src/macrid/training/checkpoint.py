@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from macrid.config import TrainingSettings
 from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically
 from macrid.training.adam import Adam
@@ -118,7 +119,8 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
-    changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    was = {name: field.default for name, field in TrainingSettings.model_fields.items() if name in now} | was
+    changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
         told = ", ".join(
             "the interactions" if name == "interactions" else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"

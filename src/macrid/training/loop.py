@@ -74,11 +74,8 @@ def train(
     """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
-    try:
-        with nullcontext() if folder is None else checkpoints.claimed(folder):
-            _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
-    except torch.cuda.OutOfMemoryError:
-        raise TrainingError(_too_small(model, settings.users_per_step(matrix.shape[0]))) from None
+    with nullcontext() if folder is None else checkpoints.claimed(folder):
+        _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
     _warn_of_collapse(model)
 
 
@@ -116,7 +113,7 @@ def _train(
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, step, settings, epoch, on_step)
-            _check_weights(model, epoch)
+            check_weights(model, epoch)
             ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
             is_best = ndcg is None or ndcg > progress.best_score
             if is_best:
@@ -148,7 +145,7 @@ def _run_epoch(
     """One pass over the train users; mean loss and mean KL per user."""
     users, device = step.data.users, model.device
     generator = step.generator.manual_seed(epoch_seed(settings.seed, epoch))
-    step.beta.fill_(model.settings.beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0))
+    step.beta.fill_(beta_of(model, settings, epoch))
     batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
     sizes = step.data.sizes(batches) if settings.likelihood == "sampled" else [None] * len(batches)
     losses: list[Tensor] = []
@@ -174,7 +171,12 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
         )
 
 
-def _check_weights(model: NeuralRecommender, epoch: int) -> None:
+def check_loss(loss: float, epoch: int, model: NeuralRecommender) -> None:
+    if not math.isfinite(loss):
+        _stop(f"the loss became {loss:g} in epoch {epoch}", model)
+
+
+def check_weights(model: NeuralRecommender, epoch: int) -> None:
     """The last step of an epoch can break the weights, which no loss shows any more."""
     if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
         _stop(f"the weights became too large for numbers in the last step of epoch {epoch}", model)
@@ -200,14 +202,9 @@ def check_fits(model: NeuralRecommender) -> None:
         raise SettingsError(f"dim is {dim}; on a GPU it may be at most {LARGEST_DIM}; lower it, or train on the CPU")
 
 
-def _too_small(model: NeuralRecommender, batch: int) -> str:
-    total = torch.cuda.get_device_properties(model.device).total_memory / 2**30
-    parameters = 16 * sum(p.numel() for p in model.network.parameters()) / 2**30
-    return (
-        f"the memory of the GPU ({total:.0f} GiB) is too small: parameters, gradients and moments take"
-        f" {parameters:.1f} GiB, the rest grows with the batch; lower batch_size (now {batch}) or dim, or give"
-        " likelihood='sampled'"
-    )
+def beta_of(model: NeuralRecommender, settings: TrainingSettings, epoch: int) -> float:
+    """What beta has grown to in an epoch."""
+    return model.settings.beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0)
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

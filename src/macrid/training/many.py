@@ -9,7 +9,6 @@ On a CPU, where nothing is gained, the models are trained one after the other.
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +20,14 @@ from torch import Tensor, nn
 
 from macrid.config import TrainingSettings
 from macrid.data.interactions import Interactions
-from macrid.errors import SettingsError
+from macrid.errors import SettingsError, TrainingError
 from macrid.evaluation.ranking import evaluate
-from macrid.models.base import as_interactions, choose_device
+from macrid.models.base import checked
+from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.ops.sparse import backend_for
 from macrid.training.batches import DeviceHistories
-from macrid.training.loop import Epoch, choose_precision, epoch_seed
+from macrid.training.loop import Epoch, beta_of, check_fits, check_loss, check_weights, choose_precision, epoch_seed
 from macrid.training.step import Captured, products
 
 if TYPE_CHECKING:
@@ -44,33 +44,58 @@ def fit_many(
     validation: HeldOut,
     training: Sequence[Mapping[str, Any]] | None = None,
     on_epoch: Callable[[int, Epoch], None] | None = None,
-) -> None:
+) -> list[TrainingError | None]:
     """Fit every model in place, as `model.fit` would, with the weights of its best epoch.
 
-    training: the training settings of each model; batch size, epochs, precision and device must be the same for all, as
-        must the shape of the models (concepts, dim, temperature, hidden layers, width, similarity). Everything else may
-        differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience, seed.
+    training: the training settings of each model; batch size, epochs, likelihood, precision and device must be the same
+        for all, as must the shape of the models (concepts, dim, temperature, hidden layers, width, similarity).
+        Everything else may differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience and
+        seed. With the sampled likelihood models are trained one after the other.
     on_epoch: called with the number of a model and its `Epoch`.
+    Returns for every model None, or what made its training break off; the others are not disturbed by it.
     """
     if not models:
-        return
+        return []
     settings = [TrainingSettings.make(dict(values)) for values in training or [{}] * len(models)]
     if len(settings) != len(models):
         raise SettingsError(f"{len(settings)} training settings were given for {len(models)} models; give one for each")
     _check_equal([model.settings for model in models], SHAPE)
     _check_equal(settings, TRAINING_SHAPE)
+    data = checked(train, validation)
     device = choose_device(settings[0].device)
     if not _side_by_side(device) or settings[0].likelihood == "sampled":
-        for number, (model, own) in enumerate(zip(models, settings, strict=True)):
-            tell = None if on_epoch is None else _numbered(on_epoch, number)
-            model.fit(train, validation=validation, on_epoch=tell, **own.model_dump())
-        return
-    data = as_interactions(train)
-    starts: dict[tuple[str, int], MacridVAE] = {}  # models with one seed start alike
-    for model, own in zip(models, settings, strict=True):
-        model.prepare(data, own, like=starts.get((model.settings.start, own.seed)))
-        starts.setdefault((model.settings.start, own.seed), model)
-    _Group(models, settings, data.matrix, validation, device, on_epoch).run()
+        return [
+            _fit_alone(number, model, data, validation, own, on_epoch)
+            for number, (model, own) in enumerate(zip(models, settings, strict=True))
+        ]
+    with on_device(device), explained(models[0], settings[0], data.matrix.shape[0]):
+        starts: dict[tuple[str, int], MacridVAE] = {}  # models with one seed start alike
+        for model, own in zip(models, settings, strict=True):
+            model.prepare(data, own, like=starts.get((model.settings.start, own.seed)))
+            starts.setdefault((model.settings.start, own.seed), model)
+        check_fits(models[0])
+        group = _Group(models, settings, data.matrix, validation, device, on_epoch)
+        try:
+            group.run()
+        finally:
+            group.finish()
+    return group.errors
+
+
+def _fit_alone(
+    number: int,
+    model: MacridVAE,
+    data: Interactions,
+    validation: HeldOut,
+    settings: TrainingSettings,
+    on_epoch: Callable[[int, Epoch], None] | None,
+) -> TrainingError | None:
+    tell = None if on_epoch is None else (lambda record: on_epoch(number, record))
+    try:
+        model.fit(data, validation=validation, on_epoch=tell, **settings.model_dump())
+    except TrainingError as error:
+        return error
+    return None
 
 
 @dataclass
@@ -102,6 +127,7 @@ class _Group:
         self.generator, self.device = torch.Generator(device), device
         self.count = torch.zeros((), device=device)  # steps taken
         self.moments: list[tuple[Tensor, Tensor]] = []
+        self.errors: list[TrainingError | None] = [None] * len(models)
         self._stack(range(len(models)))
 
     def run(self) -> None:
@@ -110,7 +136,8 @@ class _Group:
         for epoch in range(1, settings.epochs + 1):
             started = time.monotonic()
             self.generator.manual_seed(epoch_seed(settings.seed, epoch))
-            self.beta.copy_(torch.tensor([_beta(member, epoch) for member in self.members]))
+            betas = [beta_of(member.model, member.settings, epoch) for member in self.members]
+            self.beta.copy_(torch.tensor(betas))
             batches = torch.randperm(users, generator=self.generator, device=self.device).split(
                 settings.users_per_step(users)
             )
@@ -121,6 +148,9 @@ class _Group:
                 break
             if sum(stopped) * 2 >= len(stopped):
                 self._stack([place for place, flag in enumerate(stopped) if not flag])
+
+    def finish(self) -> None:
+        """Give the models tensors of their own again, those of their best epochs."""
         for member in self.members:
             self._finish(member)
 
@@ -128,7 +158,14 @@ class _Group:
         """Evaluate the models that still learn; which of all have stopped."""
         stopped = []
         for place, member in enumerate(self.members):
-            if epoch - 1 - member.best_epoch >= member.settings.patience or not math.isfinite(losses[place][0]):
+            if self.errors[member.number] or epoch - 1 - member.best_epoch >= member.settings.patience:
+                stopped.append(True)
+                continue
+            try:
+                check_loss(losses[place][0], epoch, member.model)
+                check_weights(member.model, epoch)
+            except TrainingError as error:
+                self.errors[member.number] = error
                 stopped.append(True)
                 continue
             ndcg = evaluate(member.model, self.validation, ("ndcg@100",))["ndcg@100"].mean
@@ -138,7 +175,7 @@ class _Group:
                 member.best_epoch, member.best_score = epoch, ndcg
             in_use = member.model.network.effective_concepts()
             loss, kl = losses[place]
-            record = Epoch(epoch, loss, kl, ndcg, in_use, best, seconds / len(self.members))
+            record = Epoch(epoch, loss, kl, ndcg, in_use, best, seconds / max(1, len(self.members) - sum(stopped)))
             member.model.log.append(record)
             if self.on_epoch is not None:
                 self.on_epoch(member.number, record)
@@ -146,7 +183,6 @@ class _Group:
         return stopped
 
     def _finish(self, member: _Member) -> None:
-        """Give a model tensors of its own again, those of its best epoch."""
         best = member.best or member.model.network.state_dict()
         for name, parameter in member.model.network.named_parameters():
             parameter.data = best[name].clone()
@@ -181,7 +217,7 @@ class _Group:
         """One step of all models; loss and KL of each: (models, 2)."""
         from macrid.ops.adam_triton import adam_models
 
-        with products(self.network.precision):
+        with products(self.network.precision, self.device):
             histories = self.data.batch(users)
             loss = self.network.loss(histories, self.network.draw_noise(histories, self.generator), self.beta)
             self.network.zero_grad(set_to_none=True)
@@ -212,15 +248,6 @@ def stacked(networks: Sequence[MacridNetwork]) -> MacridNetwork:
 
 def _side_by_side(device: torch.device) -> bool:
     return backend_for(torch.empty(0, device=device)) == "triton"
-
-
-def _beta(member: _Member, epoch: int) -> float:
-    warmup = member.settings.beta_warmup
-    return member.model.settings.beta * (min(1.0, epoch / warmup) if warmup else 1.0)
-
-
-def _numbered(tell: Callable[[int, Epoch], None], number: int) -> Callable[[Epoch], None]:
-    return lambda record: tell(number, record)
 
 
 def _check_equal(settings: Sequence[Any], names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""One step of training: loss, gradients, Adam. Nothing in it waits for the device.
+"""One step of training: loss, gradients, Adam. Nothing in an exact step waits for the device.
 
 On a GPU the exact step is captured once for every batch size and replayed, so that small data sets are not bound by
 kernel launches. A sampled step touches a different part of the tables each time and is run as it is.
@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from macrid.config import TrainingSettings
 from macrid.models.macridvae import LocalTables
 from macrid.ops.sampled import Sampler, gather
+from macrid.ops.sparse import backend_for
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 
@@ -46,7 +47,7 @@ class Step:
         return self._run(users) if self._sampler is None else self._sampled(users, interactions)
 
     def _exact(self, users: Tensor) -> Tensor:
-        with products(self.network.precision):
+        with products(self.network.precision, self.beta.device):
             histories = self.data.batch(users)
             loss = self.network.loss(histories, self.network.draw_noise(histories, self.generator), self.beta)
             self.optimiser.zero_grad()
@@ -56,7 +57,7 @@ class Step:
 
     def _sampled(self, users: Tensor, interactions: int | None) -> Tensor:
         network = self.network
-        with products(network.precision):
+        with products(network.precision, self.beta.device):
             assert self._sampler is not None
             histories = self.data.copied(users, interactions)
             local = gather(histories, self._sampler, self.settings.negatives, self.generator)
@@ -76,7 +77,7 @@ class Captured:
 
     def __init__(self, function: Callable[[Tensor], Tensor], generator: Generator, device: torch.device) -> None:
         self.function, self.generator = function, generator
-        self.captures = device.type == "cuda"
+        self.captures = backend_for(torch.empty(0, device=device)) == "triton"
         self._seen: dict[int, int] = {}
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
@@ -96,17 +97,21 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
         own_users = users.clone()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             result = self.function(own_users)
         return graph, own_users, result
 
 
 @contextmanager
-def products(precision: str) -> Iterator[None]:
+def products(precision: str, device: torch.device) -> Iterator[None]:
     """How torch takes products of float32 matrices on a GPU meanwhile."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+    if device.type != "cuda":
+        yield
+        return
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "ieee" if precision == "fp32" else "tf32"
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+        matmul.fp32_precision = before
