@@ -13,7 +13,7 @@ from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.models.macridvae import MacridNetwork
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
-from macrid.training.step import Step
+from macrid.training.step import Step, products
 
 LEARNING_RATE = 3e-3
 
@@ -78,13 +78,9 @@ class Dense:
 
     def epoch(self, matrix: sp.csr_array | None = None) -> float:
         """The mean loss per user, of all users or of those given."""
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = self.tf32
-        try:
+        with products("tf32" if self.tf32 else "fp32", self.device):
             matrix = self.matrix if matrix is None else matrix
             return train_epoch(self.model, self.optimiser, matrix, self.batch, self.generator, self.device)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
 
     @property
     def parameter_bytes(self) -> int:

@@ -295,7 +295,10 @@ def _accuracy(found: dict[str, Any] | None) -> list[str]:
         for line in accuracy.summary(found["rows"])
     )  # fmt: skip
     header = ("", "seeds", "test NDCG@100", "least–most", "epochs", "seconds", "slowest seed")
-    about = f"`macrid train {found['data']}` in a fresh process, seconds of the whole command; means over seeds."
+    about = (
+        f"`macrid train {found['data']}` in a fresh process, seconds of the whole command; means over seeds, the standard"
+        " error is that of one seed over the test users."
+    )
     return [_when(found), " ".join([about, *filter(None, [found.get("note")])]), _table(header, rows)]
 
 
