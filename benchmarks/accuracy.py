@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np

@@ -89,9 +89,10 @@ class Dense:
 
 DENSE_LOOP = "dense loop"
 EXACT = "macrid, exact"
+BF16 = "macrid, exact, bf16 gradients"
 ON_CPU: dict[str, tuple[type[Ours] | type[Dense], dict[str, Any]]] = {
     EXACT: (Ours, {}),
-    "macrid, exact, bf16 gradients": (Ours, {"precision": "bf16"}),
+    BF16: (Ours, {"precision": "bf16"}),
     "macrid, sampled, 1,024 negatives": (Ours, {"likelihood": "sampled", "negatives": 1024}),
     "macrid, sampled, 256 negatives": (Ours, {"likelihood": "sampled", "negatives": 256}),
     DENSE_LOOP: (Dense, {}),

@@ -15,7 +15,7 @@ import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 import numpy as np
 import torch

@@ -11,7 +11,7 @@ import argparse
 import os
 import time
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 import numpy as np
 

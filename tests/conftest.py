@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does: tests share the cores with others
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does: tests share the cores with others
 import torch
 
 if not torch.cuda.is_available():  # kernels run in Triton's interpreter, to be chosen before they are imported

@@ -74,7 +74,7 @@ class TrainingSettings(Settings):
     sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
     """How they are drawn: by the root of popularity, log-uniformly by its rank, or all alike."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
-    """Of matrix products on a GPU; auto is bf16 where the GPU has it. On a CPU bf16 applies to gradients only."""
+    """Of matrix products; auto is bf16 where the hardware has it, on a CPU for those of the gradients only."""
     scratch_mib: int = Field(16, ge=1)
     """Memory that the sum over all items may take on a CPU beside its results; less is slower."""
     seed: int = Field(0, ge=0, lt=2**63)

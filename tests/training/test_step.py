@@ -121,10 +121,14 @@ def test_products_on_a_gpu_are_as_told_meanwhile_and_as_before_afterwards(precis
     assert matmul.fp32_precision == before
 
 
-def test_precision_on_a_cpu_is_single_unless_told():
+@pytest.mark.parametrize("native", [False, True])
+def test_precision_is_bf16_where_the_cpu_has_it_unless_told(native, monkeypatch):
     cpu = torch.device("cpu")
-    assert choose_precision("auto", cpu) == "fp32"
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert choose_precision("auto", cpu) == ("bf16" if native else "fp32")
     assert choose_precision("bf16", cpu) == "bf16"
+    assert choose_precision("fp32", cpu) == "fp32"
 
 
 def fit(split, **training):

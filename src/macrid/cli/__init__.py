@@ -8,9 +8,10 @@ import sys
 import typer
 from rich.text import Text
 
-# Threads of torch that wait should sleep: spinning makes training many times slower wherever another program shares the
-# cores. It must be set before torch is loaded, which no module imported here does.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Threads of torch that wait should soon sleep: long spinning makes training many times slower wherever another program
+# shares the cores, and none at all makes it a fifth slower where no other does. It must be set before torch is loaded,
+# which no module imported here does.
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from macrid.cli import data, demo, doctor, evaluate, recommend, similar, train
 from macrid.cli.common import error_console, show_warnings

@@ -189,10 +189,12 @@ def _stop(what: str, model: NeuralRecommender) -> NoReturn:
 
 
 def choose_precision(asked: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """ "auto" is bf16 on a GPU that has it."""
-    if asked == "auto":
-        return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return asked
+    """ "auto" is bf16 where the hardware has it."""
+    if asked != "auto":
+        return asked
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"
 
 
 def check_fits(model: NeuralRecommender) -> None:
