@@ -110,6 +110,17 @@ def test_components_of_next_to_no_length_give_the_gradients_of_the_network(noisy
     check(network, noise if noisy else replace(noise, normal=None))
 
 
+def test_prototypes_too_many_for_the_chip_are_compared_in_plain_torch(monkeypatch):
+    from macrid.models import fused as kernels
+    from macrid.ops.fused_triton import assignable
+
+    assert assignable(7, 512)
+    assert not assignable(300, 100)
+    monkeypatch.setattr(kernels, "assignable", lambda *_: False)
+    network = network_of(concepts=3)
+    check(network, noise_of(network))
+
+
 @pytest.mark.parametrize("hidden_layers", [0, 2])
 def test_networks_side_by_side_have_the_losses_and_gradients_they_have_alone(hidden_layers):
     networks = [network_of(seed, hidden_layers=hidden_layers, prior_std=std) for seed, std in ((1, 0.075), (2, 0.5))]
