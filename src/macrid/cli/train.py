@@ -63,6 +63,7 @@ def train(
     chosen = model_class(model)
     recommender = chosen(**given(chosen.settings_class, options))
     choose_device(device or "auto")
+    TrainingSettings.make(given(TrainingSettings, options))
     split, origin = _prepare(data, out, resume, overwrite)
     report = train_run(recommender, split, out, origin, given(TrainingSettings, options), resume)
     if json:

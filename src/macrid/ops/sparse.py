@@ -114,12 +114,7 @@ def sum_by_concept(
         a, q = SumByConcept.apply(_models(table, 2), _models(log_assignment, 2), histories, keep, precision)
         return a.reshape(*lead, *a.shape[1:]), q.reshape(*lead, *q.shape[1:])
     assert keep is None or isinstance(keep, Tensor)
-    assignment = _Rows.apply(log_assignment, histories).exp()  # (interactions, concepts)
-    norms = sum_by_user(assignment.square(), histories)
-    if keep is not None:
-        kept = keep.nonzero()[:, 0]
-        histories, assignment = histories.where(kept), assignment.index_select(0, kept) * keep[kept, None]
-    return _WeightedSum.apply(table, assignment, histories), norms
+    return _SumByConcept.apply(table, log_assignment, histories, keep)
 
 
 def positives(
@@ -173,19 +168,34 @@ def _log_sum_exp_by_user(values: Tensor, histories: Histories) -> Tensor:
     return sum_by_user(scaled[:, None], histories)[:, 0].log() + top
 
 
-class _WeightedSum(torch.autograd.Function):
-    """sum over a user's items i of weights[i, k] · table[i]: (batch, concepts, dim)."""
+class _SumByConcept(torch.autograd.Function):
+    """A and Q of `sum_by_concept`; items that are left out cost nothing."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, weights: Tensor, histories: Histories) -> Tensor:
-        ctx.save_for_backward(table, weights)
-        ctx.histories = histories
-        return sums_of_rows(table, weights, histories)
+    def forward(
+        ctx: Any, table: Tensor, log_assignment: Tensor, histories: Histories, keep: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        assignment = F.embedding(histories.items, log_assignment).exp_()  # (interactions, concepts)
+        squares = torch.segment_reduce(assignment.square(), "sum", offsets=histories.offsets)
+        kept, weights, places = histories, assignment, None
+        if keep is not None:
+            places = keep.nonzero()[:, 0]
+            kept = histories.where(places)
+            weights = assignment.index_select(0, places).mul_(keep.index_select(0, places)[:, None])
+        ctx.save_for_backward(table, assignment, weights, places)
+        ctx.histories, ctx.kept = histories, kept
+        return sums_of_rows(table, weights, kept), squares
 
     @staticmethod
-    def backward(ctx: Any, by_sum: Tensor) -> tuple[Tensor | None, ...]:
-        table, weights = ctx.saved_tensors
-        return sums_of_users(by_sum, weights, ctx.histories, len(table)), dots(by_sum, table, ctx.histories), None
+    def backward(ctx: Any, by_sums: Tensor, by_squares: Tensor) -> tuple[Tensor | None, ...]:
+        table, assignment, weights, places = ctx.saved_tensors
+        histories, kept = ctx.histories, ctx.kept
+        by_table = sums_of_users(by_sums, weights, kept, len(table))
+        by_weights = dots(by_sums, table, kept).mul_(weights)  # by the logs of the weights, in fact
+        by_log = assignment.square().mul_(by_squares.mul(2).index_select(0, histories.own_rows))
+        by_log = by_log.add_(by_weights) if places is None else by_log.index_add_(0, places, by_weights)
+        by_assignment = by_log.new_zeros(len(table), by_log.shape[1])
+        return by_table, by_assignment.index_add_(0, histories.items, by_log), None, None
 
 
 class _Dots(torch.autograd.Function):
