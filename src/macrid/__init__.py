@@ -10,14 +10,28 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut, Split
     from macrid.evaluation.ranking import evaluate
     from macrid.models.macridvae import MacridVAE
+    from macrid.models.reference import EASE, Popularity
     from macrid.runs import load
 
-__all__ = ["HeldOut", "Interactions", "MacridError", "MacridVAE", "Split", "__version__", "evaluate", "load"]
+__all__ = [
+    "EASE",
+    "HeldOut",
+    "Interactions",
+    "MacridError",
+    "MacridVAE",
+    "Popularity",
+    "Split",
+    "__version__",
+    "evaluate",
+    "load",
+]
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
+    "EASE": "macrid.models.reference",
     "HeldOut": "macrid.data.split",
     "Interactions": "macrid.data.interactions",
     "MacridVAE": "macrid.models.macridvae",
+    "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
     "evaluate": "macrid.evaluation.ranking",
     "load": "macrid.runs",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,14 +21,14 @@ class Settings(BaseModel):
         try:
             return cls(**{**(values or {}), **more})
         except ValidationError as error:
-            raise SettingsError("; ".join(_say(cls, detail) for detail in error.errors())) from None
+            raise SettingsError("; ".join(_say_all(cls, error.errors()))) from None
 
 
 class MacridVAESettings(Settings):
     """What a MacridVAE is. The paper's symbol stands in brackets."""
 
-    concepts: int = Field(7, ge=1, le=1024)
-    """How many concepts [K]."""
+    concepts: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = 7
+    """How many concepts [K]; auto begins with 20 and merges those that are alike."""
     dim: int = Field(100, ge=2, le=4096)
     """Dimensions of item vectors, prototypes and components [d]."""
     temperature: float = Field(0.1, gt=0)
@@ -46,8 +47,38 @@ class MacridVAESettings(Settings):
     """Concepts of an item when not training: the most likely one (hard, the paper's text), or all by probability."""
     similarity: Literal["cosine", "inner"] = "cosine"
     """Cosine, or the inner product that the paper shows to collapse."""
-    start: Literal["svd", "random"] = "svd"
-    """Item vectors and prototypes before training: a truncated SVD with spherical k-means on it, or random numbers."""
+    start: Literal["svd", "svd-encoder", "random"] = "svd"
+    """Before training: item vectors from a truncated SVD and prototypes from spherical k-means on them; the same with
+    context vectors, too, so that the encoder starts by adding up items; or random numbers."""
+    merge_below: float = Field(0.7, ge=0, lt=1)
+    """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
+
+
+class MultDAESettings(Settings):
+    """What a MultDAE is."""
+
+    dim: int = Field(100, ge=2, le=4096)
+    """Dimensions of the two tables of item vectors."""
+    hidden_layers: int = Field(0, ge=0, le=3)
+    """Hidden layers between the tables."""
+    width: int = Field(100, ge=1)
+    """Neurons in each hidden layer."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    """Share of a history left out at random in training."""
+
+
+class MultVAESettings(MultDAESettings):
+    """What a beta-MultVAE is."""
+
+    beta: float = Field(0.2, ge=0)
+    """Weight of the KL divergence [beta], to which it is annealed (`beta_warmup`)."""
+
+
+class EASESettings(Settings):
+    """What an EASE is."""
+
+    regularisation: float = Field(300.0, gt=0)
+    """Added to the diagonal of XᵀX [lambda]; more of it trusts rare items less."""
 
 
 class TrainingSettings(Settings):
@@ -67,6 +98,8 @@ class TrainingSettings(Settings):
     """Largest norm of a gradient; longer ones are shortened to it."""
     patience: int = Field(15, ge=1)
     """Stop after so many epochs without a better validation NDCG@100."""
+    average: float = Field(5.0, ge=1)
+    """Epochs over which weights are averaged, exponentially; 1 takes those of each epoch as they are."""
     likelihood: Literal["exact", "sampled"] = "exact"
     """Of a history: over all items, or estimated from its own items and some others (for very large catalogues)."""
     negatives: int = Field(1024, ge=1)
@@ -87,12 +120,23 @@ class TrainingSettings(Settings):
         return self.batch_size or min(500, max(1, -(-users // 5)))
 
 
+def _say_all(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]:
+    """One message for each; a value that is neither a number nor the word it may be instead gets one, too."""
+    words = {d["loc"][0]: d["ctx"]["expected"] for d in details if d["type"] == "literal_error" and len(d["loc"]) > 1}
+    for detail in details:
+        word = words.get(detail["loc"][0]) if detail["loc"] else None
+        if word is None:
+            yield _say(settings, detail)
+        elif detail["type"] != "literal_error":
+            yield f"{_say(settings, detail)}, or {word}"
+
+
 def _say(settings: type[Settings], detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else "settings"
     if detail["type"] == "extra_forbidden":
         if settings is not TrainingSettings and name in TrainingSettings.model_fields:
             return f"'{name}' is a setting of the training; give it to fit"
-        return f"no setting '{name}'; there are {', '.join(settings.model_fields)}"
+        return f"no setting '{name}'; there are {', '.join(settings.model_fields) or 'none'}"
     limits = {"greater_than": ("gt", "above"), "greater_than_equal": ("ge", "at least"),
               "less_than": ("lt", "below"), "less_than_equal": ("le", "at most")}  # fmt: skip
     if detail["type"] in limits:

@@ -21,6 +21,10 @@ class TrainingError(MacridError):
     """Training that cannot go on."""
 
 
+class StudyError(MacridError):
+    """A search over settings whose storage cannot be reached, or belongs to something else."""
+
+
 class RequestError(MacridError, ValueError):
     """A question that a trained model cannot answer: unknown items, or more items than there are."""
 

@@ -282,7 +282,8 @@ def test_resuming_a_finished_run_says_that_there_is_nothing_to_do(invoke, run, p
 
 def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
     for option, told in (
-        ("--concepts=0", "concepts is 0"),
+        ("--concepts=0", "concepts is 0; it must be at least 1, or 'auto'"),
+        ("--concepts=many", "concepts is 'many'"),
         ("--dropout=1", "dropout is 1.0"),
         ("--model=svd++", "no model"),
     ):
@@ -293,6 +294,16 @@ def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
     assert code == 1
     assert "learning_rate is -1.0" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_the_number_of_concepts_can_be_left_to_the_training(invoke, prepared, tmp_path):
+    options = ("--concepts", "auto", "--merge-below", 0.9, "--dim", 8, "--epochs", 2, "--json")
+    code, out, err = invoke("train", prepared, "--out", tmp_path / "run", *options)
+    assert code == 0, err
+    concepts = json.loads(out)["training"]["concepts"]
+    assert 2 <= concepts < 20
+    assert macrid.load(tmp_path / "run").network.concepts == concepts
+    assert f"of {concepts} concepts in use" in err
 
 
 def test_a_divergence_keeps_the_best_weights_as_a_run(invoke, prepared, tmp_path, monkeypatch):
@@ -496,3 +507,125 @@ def test_a_disk_that_fills_up_during_training_leaves_the_earlier_run(invoke, pre
     assert "Traceback" not in full.stderr
     assert (out / "model.safetensors").read_bytes() == before
     assert invoke("evaluate", out)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "options"), [("ease", ["--regularisation", 50]), ("popularity", [])])
+def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_path, name, options):
+    out = tmp_path / "run"
+    code, told, err = invoke("train", prepared, "--model", name, *options, "--device", "cpu", "--out", out)
+    assert code == 0, err
+    assert "NDCG@100" in told
+    assert "best epoch" not in told
+    assert "concepts in use" not in told
+    assert f"{out}: ready; next: macrid recommend" in told
+    report = json.loads((out / "metrics.json").read_text())
+    assert set(report["training"]) == {"seconds", "peak_memory_mb", "device"}
+    model = macrid.load(out)
+    assert model.training.device == "cpu"
+    answer = json.loads(invoke("evaluate", out, "--json")[1])
+    assert answer["metrics"] == report["test"]["metrics"]
+    item = model.items[0]
+    code, told, _ = invoke("recommend", out, "--history", item, "-n", 3)
+    assert code == 0
+    assert "score" in told
+    assert "concept" not in told
+    assert "log p" not in told
+    found = json.loads(invoke("recommend", out, "--history", item, "-n", 3, "--json")[1])["items"]
+    assert [entry["concept"] for entry in found] == [None] * 3
+    code, told, err = invoke("similar", out, item, "-n", 3)
+    assert (code, "no notion of similar items" in err) == ((0, False) if name == "ease" else (1, True))
+    output = tmp_path / "recs.parquet"
+    pl.DataFrame({"user": ["a", "a"], "item": list(model.items[:2])}).write_csv(tmp_path / "in.csv")
+    assert invoke("recommend", out, "--input", tmp_path / "in.csv", "--output", output, "-n", 3)[0] == 0
+    assert pq.read_table(output).num_rows == 3
+    assert "concept" not in pq.read_table(output).column_names
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--model", "ease", "--concepts", 7], "--concepts is no setting of ease; it has --regularisation"),
+        (["--model", "Popularity", "--prior-std", 1], "--prior-std is no setting of popularity; it has none"),
+        (["--regularisation", 3], "--regularisation is no setting of macridvae; it has --concepts, "),
+        (["--model", "ease", "--regularisation", 0], "regularisation is 0.0; it must be above 0"),
+        (["--model", "ease", "--l2", 300], "l2 is for models trained in epochs; ease has regularisation"),
+        (["--model", "ease", "--resume"], "ease is computed at once, there is nothing to resume"),
+        (["--model", "ease", "--epochs", 0], "epochs is 0"),
+    ],
+)
+def test_options_of_another_model_are_refused_before_anything_is_read(invoke, tmp_path, options, told):
+    code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", *options)
+    assert code == 1
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_training_options_that_a_model_makes_no_use_of_are_named(invoke, prepared, tmp_path):
+    code, _, err = invoke(
+        "train", prepared, "--model", "popularity", "--batch-size", 9, "--seed", 1, "--out", tmp_path / "run"
+    )
+    assert code == 0, err
+    assert "popularity is computed at once and makes no use of --batch-size\n" in err
+
+
+def test_the_help_of_train_names_every_model(invoke):
+    from macrid.models import MODELS
+
+    text = " ".join(invoke("train", "--help")[1].split())
+    assert [name for name in MODELS if name not in text] == []
+
+
+def test_a_run_of_a_model_without_epochs_is_replaced_only_when_told(invoke, run, prepared):
+    command = ("train", prepared, "--model", "popularity", "--out", run)
+    code, _, err = invoke(*command)
+    assert code == 1
+    assert "is not empty" in err
+    assert invoke(*command, "--overwrite")[0] == 0
+    assert isinstance(macrid.load(run), macrid.Popularity)
+
+
+def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
+    from macrid.configs import Config
+
+    file = tmp_path / "best.json"
+    Config(
+        "macridvae", {"concepts": 3, "dim": 6, "beta": 0.4}, {"epochs": 2, "learning_rate": 0.01, "device": "cpu"},
+        {"study": "s", "data": "shop", "score": 0.3},
+    ).write(file)  # fmt: skip
+    out = tmp_path / "run"
+    command = ("train", prepared, "--config", file, "--out", out)
+    code, _, err = invoke(*command, "--dim", 4, "--epochs", 1, "--seed", 5)
+    assert code == 0, err
+    model = macrid.load(out)
+    assert (model.settings.concepts, model.settings.dim, model.settings.beta) == (3, 4, 0.4)
+    assert (model.training.epochs, model.training.learning_rate, model.training.seed) == (1, 0.01, 5)
+    assert len(model.log) == 1
+    code, _, err = invoke(*command, "--model", "ease", "--overwrite")
+    assert code == 1
+    assert f"{file}: is for macridvae, not for ease; leave --model away" in err
+    assert invoke(*command, "--model", "MacridVAE", "--overwrite")[0] == 0
+    Config("ease", {"regularisation": 40}).write(file)
+    assert invoke(*command, "--overwrite")[0] == 0
+    assert macrid.load(out).settings.regularisation == 40
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "no such file"),
+        ("{", "not JSON"),
+        ('{"model": "ease", "settings": {"concepts": 3}}', "no setting 'concepts'; there are regularisation"),
+        ('{"model": "macridvae", "training": {"epochs": "few"}}', "epochs is 'few'"),
+        ('{"model": "ease", "training": {"l2": 30}}', "l2 is for models trained in epochs; ease has regularisation"),
+    ],
+)
+def test_a_config_file_that_cannot_be_used_stops_before_data_is_read(invoke, tmp_path, content, told):
+    file = tmp_path / "c.json"
+    if content is not None:
+        file.write_text(content)
+    code, _, err = invoke("train", "ml-nowhere", "--config", file, "--out", tmp_path / "run")
+    assert code == 1
+    assert f"{file}: " in err
+    assert told in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()

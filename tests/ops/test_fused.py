@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from macrid.config import MacridVAESettings
-from macrid.models import macridvae
+from macrid.models import layers, macridvae
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
@@ -143,7 +143,8 @@ def test_networks_side_by_side_have_the_losses_and_gradients_they_have_alone(hid
 
 
 def test_networks_side_by_side_each_have_their_own_dropout(monkeypatch):
-    monkeypatch.setattr(macridvae, "backend_for", lambda tensor: "triton")
+    for module in (layers, macridvae):
+        monkeypatch.setattr(module, "backend_for", lambda tensor: "triton")
     rates = [0.0, 0.3, 0.8]
     networks = [network_of(hidden_layers=1, dropout=rate, concepts=20) for rate in rates]
     noise = stacked(networks).draw_noise(somewhere(ROWS * 4), torch.Generator(DEVICE).manual_seed(0))

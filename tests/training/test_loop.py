@@ -71,12 +71,12 @@ def test_loss_falls_and_scores_rise(shop_split):
 
 
 def test_without_validation_all_epochs_run_and_the_last_weights_stay(shop_split):
-    model = small().fit(shop_split.train, epochs=3, device="cpu")
+    model = small().fit(shop_split.train, epochs=3, average=1, device="cpu")
     assert len(model.log) == 3
     assert all(record.ndcg is None for record in model.log)
     last = []
     again = small()
-    again.fit(shop_split.train, epochs=3, device="cpu", on_epoch=lambda record: last.append(weights(again)))
+    again.fit(shop_split.train, epochs=3, average=1, device="cpu", on_epoch=lambda record: last.append(weights(again)))
     assert same(weights(model), last[-1])
     assert not same(weights(model), last[-2])
 
@@ -172,7 +172,7 @@ def test_nan_stops_training_names_the_step_and_keeps_the_best_weights(shop_split
     with pytest.raises(
         TrainingError, match=r"the loss became nan in epoch 3, step 1 of 5 \(step 11 in all\); the weights"
     ):
-        fit(model, shop_split, on_epoch=poison)
+        fit(model, shop_split, average=1, on_epoch=poison)
     assert same(weights(model), kept[0])
     assert len(model.recommend([shop_split.items[0]], 3)) == 3
 

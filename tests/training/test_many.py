@@ -6,7 +6,7 @@ import torch
 import macrid
 from macrid.data.shop import generate
 from macrid.errors import SettingsError
-from macrid.models import macridvae
+from macrid.models import layers, macridvae
 from macrid.models.macridvae import MacridNetwork, Noise
 from macrid.training import many
 from macrid.training.many import fit_many
@@ -30,7 +30,8 @@ def together(monkeypatch):
 
     def fit(*args, **kwargs):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(macridvae, "backend_for", lambda tensor: "triton")
+            for module in (layers, macridvae):
+                patch.setattr(module, "backend_for", lambda tensor: "triton")
             return fit_many(*args, **kwargs)
 
     return fit

@@ -126,18 +126,20 @@ def step_progress() -> Progress:
 
 
 def items_table(items: Sequence[ScoredItem], score: str) -> Table:
-    """Items, best first, as a table for people."""
+    """Items, best first, as a table for people; without the columns that no item has anything in."""
+    has_title, has_concept = (any(getattr(item, name) is not None for item in items) for name in ("title", "concept"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right", style="dim")
     table.add_column("item", no_wrap=True)
-    if any(item.title is not None for item in items):
+    if has_title:
         table.add_column("title")
     table.add_column(score, justify="right")
-    table.add_column("concept", justify="right")
+    if has_concept:
+        table.add_column("concept", justify="right")
     for rank, item in enumerate(items, start=1):
-        title = [item.title or ""] if any(other.title is not None for other in items) else []
-        concept = "" if item.concept is None else str(item.concept)
-        table.add_row(str(rank), str(item.id), *title, f"{item.score:.3f}", concept)
+        title = [item.title or ""] if has_title else []
+        concept = ["" if item.concept is None else str(item.concept)] if has_concept else []
+        table.add_row(str(rank), str(item.id), *title, f"{item.score:.3f}", *concept)
     return table
 
 

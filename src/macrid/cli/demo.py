@@ -88,7 +88,7 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
     table.add_column("concept")
     for name in names:
         table.add_column(name, justify="right")
-    for concept in range(model.settings.concepts):
+    for concept in range(model.network.concepts):
         counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
         cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
         table.add_row(str(concept), *cells)

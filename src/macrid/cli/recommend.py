@@ -73,4 +73,4 @@ def recommend(
     if json:
         print_json({"unknown": [str(value) for value in found.unknown], "items": [item.as_json() for item in found]})
     else:
-        console.print(items_table(found, "log p"))
+        console.print(items_table(found, model.score_name))

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
-from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress, working
-from macrid.config import MacridVAESettings, TrainingSettings
-from macrid.errors import MacridError, RunError
+from macrid.cli.common import (
+    column,
+    console,
+    error_console,
+    given,
+    load_split,
+    print_json,
+    setting,
+    step_progress,
+    working,
+)
+from macrid.config import EASESettings, MacridVAESettings, TrainingSettings
+from macrid.errors import MacridError, RunError, SettingsError
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -22,8 +34,13 @@ if TYPE_CHECKING:
 def train(
     data: str = typer.Argument(help="A prepared folder, or a name of the catalogue (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="The run to write."),
-    model: str = typer.Option("macridvae", help="Which model."),
-    concepts: int | None = setting(MacridVAESettings, "concepts"),
+    model: str | None = typer.Option(
+        None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae.", show_default=False
+    ),
+    config: Path | None = typer.Option(
+        None, help="A JSON file with model, settings and training, such as tuning writes; options win over it."
+    ),
+    concepts: str | None = setting(MacridVAESettings, "concepts"),
     dim: int | None = setting(MacridVAESettings, "dim"),
     temperature: float | None = setting(MacridVAESettings, "temperature"),
     prior_std: float | None = setting(MacridVAESettings, "prior_std"),
@@ -34,6 +51,8 @@ def train(
     assignment: str | None = setting(MacridVAESettings, "assignment"),
     similarity: str | None = setting(MacridVAESettings, "similarity"),
     start: str | None = setting(MacridVAESettings, "start"),
+    merge_below: float | None = setting(MacridVAESettings, "merge_below"),
+    regularisation: float | None = setting(EASESettings, "regularisation"),
     epochs: int | None = setting(TrainingSettings, "epochs"),
     batch_size: int | None = setting(TrainingSettings, "batch_size"),
     learning_rate: float | None = setting(TrainingSettings, "learning_rate", "--learning-rate", "--lr"),
@@ -41,6 +60,7 @@ def train(
     beta_warmup: int | None = setting(TrainingSettings, "beta_warmup"),
     clip: float | None = setting(TrainingSettings, "clip"),
     patience: int | None = setting(TrainingSettings, "patience"),
+    average: float | None = setting(TrainingSettings, "average"),
     likelihood: str | None = setting(TrainingSettings, "likelihood"),
     negatives: int | None = setting(TrainingSettings, "negatives"),
     sampling: str | None = setting(TrainingSettings, "sampling"),
@@ -55,17 +75,18 @@ def train(
     """Train a model, keep the weights of the best epoch, score it on the test users, and write a run.
 
     Example: macrid train ml-1m --concepts 7 --out runs/ml-1m
+
+    Example: macrid train shop --concepts auto --out runs/shop
+
+    Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
     """
-    options = dict(locals())
-    from macrid.models import model_class
+    options = {**locals(), "concepts": column(concepts)}
     from macrid.models.devices import choose_device
 
-    chosen = model_class(model)
-    recommender = chosen(**given(chosen.settings_class, options))
-    choose_device(device or "auto")
-    TrainingSettings.make(given(TrainingSettings, options))
+    recommender, training = _chosen(options)
+    choose_device(training.get("device", "auto"))
     split, origin = _prepare(data, out, resume, overwrite)
-    report = train_run(recommender, split, out, origin, given(TrainingSettings, options), resume)
+    report = train_run(recommender, split, out, origin, training, resume)
     if json:
         print_json({"run": str(out), **report})
         return
@@ -76,7 +97,27 @@ def train(
 def train_run(
     model: Any, split: Split, out: Path, origin: dict[str, Any], training: dict[str, Any], resume: bool = False
 ) -> dict[str, Any]:
-    """Train with a progress display and save; an interruption or a divergence saves the best weights so far."""
+    """Train with a progress display, score and save."""
+    from macrid.runs import save
+
+    begin = time.perf_counter()
+    if model.has_epochs:
+        _train_in_epochs(model, split, out, origin, training, resume)
+    else:
+        with working("computing the model"):
+            model.fit(split.train, validation=split.validation, **training)
+    seconds = time.perf_counter() - begin
+    heldout = {"validation": split.validation, "test": split.test}
+    with working("scoring"):
+        report = _report(model, heldout, seconds)
+    save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
+    return report
+
+
+def _train_in_epochs(
+    model: Any, split: Split, out: Path, origin: dict[str, Any], training: dict[str, Any], resume: bool
+) -> None:
+    """Train with a bar; an interruption or a divergence saves the best weights so far."""
     from macrid.runs import TRAINING, save
 
     settings = TrainingSettings.make(training)
@@ -118,10 +159,6 @@ def train_run(
             again = shlex.join(["macrid", *(word for word in sys.argv[1:] if word not in ("--resume", "--overwrite"))])
             error_console.print(f"go on with: {again} --resume", soft_wrap=True)
         raise
-    with working("scoring"):
-        report = _report(model, heldout)
-    save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
-    return report
 
 
 def print_report(report: dict[str, Any]) -> None:
@@ -136,10 +173,55 @@ def print_report(report: dict[str, Any]) -> None:
         table.add_row(split, *cells, f"{report[split]['users']:,}")
     console.print(table)
     training = report["training"]
-    console.print(
-        f"best epoch {training['best_epoch']} of {training['epochs']}, {training['seconds']:.0f} s,"
-        f" peak memory {training['peak_memory_mb'] or 0:,.0f} MB, {training['effective_concepts']:.1f} concepts in use"
-    )
+    told = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
+    if "epochs" in training:
+        told.insert(0, f"best epoch {training['best_epoch']} of {training['epochs']}")
+    if training.get("effective_concepts") is not None:
+        told.append(f"{training['effective_concepts']:.1f} of {training['concepts']} concepts in use")
+    console.print(", ".join(told))
+
+
+def _chosen(options: dict[str, Any]) -> tuple[Recommender, dict[str, Any]]:
+    """The model and its training settings, all checked: what the options say, then the config file if there is one."""
+    from macrid.configs import Config
+    from macrid.models import model_class
+
+    asked, config = options["model"], options["config"]
+    found = Config(asked or "macridvae") if config is None else Config.read(config)
+    if asked is not None and asked.lower() != found.model.lower():
+        raise SettingsError(f"{config}: is for {found.model}, not for {asked}; leave --model away or give another file")
+    chosen = model_class(found.model)
+    settings = {**found.settings, **given(chosen.settings_class, options)}
+    training = {**found.training, **given(TrainingSettings, options)}
+    Config(found.model, settings, training).check()
+    _check_options(found.model.lower(), chosen, options, training)
+    return chosen(**settings), training
+
+
+def _check_options(name: str, model: type[Recommender], options: dict[str, Any], training: dict[str, Any]) -> None:
+    """Refuse what belongs to other models; say which training settings a model without epochs does not use."""
+    from macrid.models import MODELS
+
+    own = model.settings_class.model_fields
+    of_models = {field: None for other in MODELS.values() for field in other.settings_class.model_fields}
+    for field in of_models:
+        if options.get(field) is not None and field not in own and field not in TrainingSettings.model_fields:
+            raise SettingsError(f"{_flag(field)} is no setting of {name}; it has {_flags(own) or 'none'}")
+    if model.has_epochs:
+        return
+    if options["resume"]:
+        raise SettingsError(f"{name} is computed at once, there is nothing to resume; leave --resume away")
+    unused = [field for field in training if field not in ("seed", "device")]
+    if unused:
+        error_console.print(f"{name} is computed at once and makes no use of {_flags(unused)}", soft_wrap=True)
+
+
+def _flags(fields: Iterable[str]) -> str:
+    return ", ".join(map(_flag, fields))
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
 
 
 def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split, dict[str, Any]]:
@@ -166,20 +248,27 @@ def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split
     return split, origin
 
 
-def _report(model: Any, heldout: dict[str, Any]) -> dict[str, Any]:
+def _report(model: Any, heldout: dict[str, Any], seconds: float) -> dict[str, Any]:
     from macrid.evaluation.ranking import evaluate
 
-    best = max(record.epoch for record in model.log if record.best)
     return {
         **{name: evaluate(model, group).as_json() for name, group in heldout.items()},
         "training": {
-            "seconds": round(sum(record.seconds for record in model.log), 1),
-            "epochs": model.log[-1].epoch,
-            "best_epoch": best,
-            "effective_concepts": model.log[best - 1].effective_concepts,
+            **(_epochs(model.log) if model.log else {"seconds": round(seconds, 1)}),
             "peak_memory_mb": _peak_memory_mb(),
             "device": str(model.device),
         },
+    }
+
+
+def _epochs(log: list[Any]) -> dict[str, Any]:
+    best = max(record.epoch for record in log if record.best)
+    return {
+        "seconds": round(sum(record.seconds for record in log), 1),
+        "epochs": log[-1].epoch,
+        "best_epoch": best,
+        "concepts": log[best - 1].concepts,
+        "effective_concepts": log[best - 1].effective_concepts,
     }
 
 
@@ -187,9 +276,9 @@ def _told(log: list[Any]) -> str:
     record = log[-1]
     parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
     if record.ndcg is not None:
-        parts.append(f"NDCG {record.ndcg:.3f} (best {max(line.ndcg for line in log):.3f})")
+        parts.append(f"NDCG {record.ndcg:.3f} (best {[line.ndcg for line in log if line.best][-1]:.3f})")
     if record.effective_concepts is not None:
-        parts.append(f"{record.effective_concepts:.1f} concepts")
+        parts.append(f"{record.effective_concepts:.1f} of {record.concepts} concepts")
     return " ".join(parts)
 
 

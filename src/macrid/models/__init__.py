@@ -5,8 +5,16 @@ from __future__ import annotations
 from macrid.errors import SettingsError
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
+from macrid.models.multvae import MultDAE, MultVAE
+from macrid.models.reference import EASE, Popularity
 
-MODELS: dict[str, type[Recommender]] = {"macridvae": MacridVAE}
+MODELS: dict[str, type[Recommender]] = {
+    "macridvae": MacridVAE,
+    "multvae": MultVAE,
+    "multdae": MultDAE,
+    "ease": EASE,
+    "popularity": Popularity,
+}
 
 
 def model_class(name: str) -> type[Recommender]:

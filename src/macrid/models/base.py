@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from macrid.config import Settings, TrainingSettings
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
-from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
 
@@ -72,17 +71,14 @@ class Recommendations(Sequence[ScoredItem]):
         )
 
 
-class Encoding(NamedTuple):
-    """A history as the model sees it."""
-
-    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
-    components: np.ndarray  # (concepts, dim)
-
-
 class Recommender(ABC):
     """A model of who likes what. Every user is a fold-in: there is no user table, a new user needs no retraining."""
 
     settings_class: ClassVar[Any] = Settings
+    has_epochs: ClassVar[bool] = False
+    """Whether it is trained in epochs, which can be watched, interrupted and resumed."""
+    score_name: ClassVar[str] = "score"
+    """What people call a score of this model."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.settings_class.make(settings)
@@ -107,6 +103,11 @@ class Recommender(ABC):
     @abstractmethod
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Take over what `state` returned; `items` are set before."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers are."""
+        return torch.device("cpu")
 
     @abstractmethod
     def to(self, device: str) -> Self:
@@ -133,7 +134,7 @@ class Recommender(ABC):
         include: Iterable[Id] | None = None,
         exclude: Iterable[Id] | None = None,
     ) -> Recommendations:
-        """Exactly n items for one history, best first; scores are log-probabilities.
+        """Exactly n items for one history, best first; scores are log-probabilities where a model has them.
 
         exclude_seen: leave out the items of the history.
         include: choose among these only, all of them known. exclude: leave these out, known or not.
@@ -202,8 +203,9 @@ class Recommender(ABC):
         (position,) = self._positions_of([item], "item")
         if not isinstance(n, int | np.integer) or not 1 <= n < len(self.items):
             raise RequestError(f"n is {n}; there are {len(self.items) - 1:,} other items, ask for 1 to that many")
-        vectors = nn.functional.normalize(self._item_vectors(), dim=1)
-        cosine = vectors @ vectors[position]
+        vectors = self._item_vectors()
+        lengths = torch.linalg.vector_norm(vectors, dim=1).clamp_(min=1e-12)
+        cosine = (vectors @ vectors[position]) / (lengths * lengths[position])
         cosine[position] = -torch.inf
         best = cosine.topk(n)
         return Recommendations(self._describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
@@ -275,99 +277,6 @@ class Recommender(ABC):
             for rank, position in enumerate(positions)
         )
 
-    def _id_hint(self) -> str:
-        kind = "integers" if self.items.are_integers else "strings"
-        return f"its ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
-
-    def _check_fitted(self) -> None:
-        if not len(self.items):
-            raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
-
-
-class NeuralRecommender(Recommender):
-    """A recommender around a torch network that the training loop can train."""
-
-    network: Any
-
-    @abstractmethod
-    def _build(self, items: int) -> nn.Module:
-        """The network for so many items."""
-
-    @abstractmethod
-    def _start(self, matrix: sp.csr_array, seed: int) -> None:
-        """Set the network's parameters before training."""
-
-    @abstractmethod
-    def _score(self, histories: Histories) -> Tensor:
-        """(batch, items)"""
-
-    @abstractmethod
-    def _encode(self, histories: Histories) -> Encoding:
-        """Of the first history."""
-
-    def fit(
-        self,
-        train: Interactions | sp.csr_array,
-        *,
-        validation: HeldOut | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        resume: bool = False,
-        on_epoch: Callable[[Epoch], None] | None = None,
-        on_step: Callable[[int, int], None] | None = None,
-        **training: Any,
-    ) -> Self:
-        """Train, and keep the weights of the epoch with the best validation NDCG@100.
-
-        validation: held-out users over the same items; without them training runs for all epochs.
-        checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
-        on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
-        training: the fields of `macrid.config.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
-        """
-        from macrid.training.loop import train as train_network
-
-        data = checked(train, validation)
-        settings = TrainingSettings.make(training)
-        with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
-            self.prepare(data, settings)
-            train_network(
-                self, data.matrix, validation, settings, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
-                on_step=on_step,
-            )  # fmt: skip
-        return self
-
-    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
-        """Be what training starts from; what `like` is, if such a model is at hand already."""
-        self.training = training
-        device = choose_device(training.device)
-        self.items, self.table, self.popularity = data.items, data.table, data.popularity
-        self.network = self._build(len(data.items))
-        if like is None:
-            self._start(data.matrix, training.seed)
-        else:
-            self.network.load_state_dict(like.network.state_dict())
-        self.network.to(device)
-        self.log = []
-
-    @property
-    def device(self) -> torch.device:
-        self._check_fitted()
-        return next(self.network.parameters()).device
-
-    def to(self, device: str) -> Self:
-        self._check_fitted()
-        self.network.to(choose_device(device))
-        return self
-
-    def scores(self, histories: sp.csr_array) -> Tensor:
-        with on_device(self.device):
-            return self._score(self._on_device(histories))
-
-    def encode(self, history: Iterable[Id]) -> Encoding:
-        """Confidence per concept (how much of the history lies in it) and one component per concept."""
-        known, _ = self._known(history)
-        with on_device(self.device):
-            return self._encode(self._on_device(self._matrix([known])))
-
     def _on_device(self, histories: sp.csr_array) -> Histories:
         from macrid.training.batches import DeviceHistories
 
@@ -376,13 +285,13 @@ class NeuralRecommender(Recommender):
             raise DataError(f"the histories have {histories.shape[1]:,} items, the model has {len(self.items):,}")
         return DeviceHistories(histories, self.device).all()
 
-    def state(self) -> dict[str, Tensor]:
-        self._check_fitted()
-        return {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
+    def _id_hint(self) -> str:
+        kind = "integers" if self.items.are_integers else "strings"
+        return f"its ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.network = self._build(len(self.items))
-        self.network.load_state_dict(state)
+    def _check_fitted(self) -> None:
+        if not len(self.items):
+            raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
 
 
 def as_interactions(source: Interactions | sp.csr_array) -> Interactions:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +16,7 @@ from macrid.config import TrainingSettings
 from macrid.errors import SettingsError, TrainingError
 
 if TYPE_CHECKING:
-    from macrid.models.base import NeuralRecommender
+    from macrid.models.neural import NeuralRecommender
 
 
 def choose_device(name: str) -> torch.device:
@@ -26,6 +29,21 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; give auto or cpu")
     return device
+
+
+def memory_left(device: torch.device) -> float:
+    """Bytes that can be had on a device; without a bound where the system does not say."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    sizes = [math.inf]
+    with suppress(OSError, ValueError):  # of a container
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    with suppress(OSError):  # Linux
+        sizes += [1024.0 * int(kib) for kib in re.findall(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())]
+    with suppress(AttributeError, OSError, ValueError):  # any Unix
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(sizes)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def loss(
     assert noise.keep is None or isinstance(noise.keep, Dropout)
 
     vectors, contexts = (network.item_vectors, network.context_vectors) if local is None else local[:2]
-    if assignable(s.concepts, s.dim):
+    if assignable(network.concepts, s.dim):
         items, log_assignment = Assign.apply(
             _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
         )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,17 +17,17 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from macrid.config import MacridVAESettings
-from macrid.models.base import Encoding, NeuralRecommender
-from macrid.models.devices import on_device
+from macrid.models.devices import choose_device, on_device
+from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
+from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.models.start import svd_start
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
-from macrid.ops.topk import pairs, top
 from macrid.ops.vectors import unit
 
+MANY = 20  # concepts that "auto" begins with: the most that the paper tries
 EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
-ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
 
 
 @dataclass(frozen=True)
@@ -69,47 +70,45 @@ class MacridNetwork(nn.Module):
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
         s = self.settings = settings
-        self.prototypes = nn.Parameter(torch.empty(s.concepts, s.dim))  # m_k
+        self.prototypes = nn.Parameter(torch.empty(MANY if s.concepts == "auto" else s.concepts, s.dim))  # m_k
         self.item_vectors = nn.Parameter(torch.empty(items, s.dim))  # h_i
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
         self.prior_std, self.dropout = s.prior_std, s.dropout
 
+    @property
+    def concepts(self) -> int:
+        """How many there are; training may merge some ("auto")."""
+        return self.prototypes.shape[-2]
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As torch does; with "auto" also from a network with more or fewer concepts."""
+        if self.settings.concepts == "auto":
+            self.prototypes.data = self.prototypes.data.new_empty(len(state_dict["prototypes"]), self.settings.dim)
+        return super().load_state_dict(state_dict, strict, assign)
+
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
         """Random start: unit-length vectors on average, layers with the usual uniform bounds."""
         for table in (self.prototypes, self.item_vectors, self.context_vectors):
             table.normal_(std=self.settings.dim**-0.5, generator=generator)
-        for layer in self.layers:
-            assert isinstance(layer, nn.Linear)
-            bound = layer.in_features**-0.5
-            layer.weight.uniform_(-bound, bound, generator=generator)
-            layer.bias.uniform_(-bound, bound, generator=generator)
+        initialise(self.layers, generator)
 
     def draw_noise(self, histories: Histories, generator: Generator, items: int | None = None) -> Noise:
         """For a batch, and so many items if not all."""
         s, vectors = self.settings, self.item_vectors
         lead, device, kind = vectors.shape[:-2], vectors.device, vectors.dtype
 
-        def keep(*shape: int) -> Tensor:
-            uniform = torch.rand(shape, device=device, dtype=kind, generator=generator)
-            rate = self.dropout.view(-1, *[1] * (len(shape) - 1)) if isinstance(self.dropout, Tensor) else self.dropout
-            return (uniform >= rate).to(kind) / (1 - rate)
-
-        exponential = torch.empty(*lead, items or vectors.shape[-2], s.concepts, device=device, dtype=kind)
-        shape = (*lead, histories.batch, s.concepts)
-        if backend_for(vectors) == "triton":
-            seeds = torch.randint(2**31, (lead.numel(),), device=device, generator=generator)
-            rates = self.dropout if isinstance(self.dropout, Tensor) else vectors.new_full((1,), self.dropout)
-            own: Tensor | Dropout = Dropout(seeds, rates.reshape(-1))
-        else:
-            own = keep(len(histories.items))
+        exponential = torch.empty(*lead, items or vectors.shape[-2], self.concepts, device=device, dtype=kind)
+        shape = (*lead, histories.batch, self.concepts)
         return Noise(
             gumbel=-exponential.exponential_(generator=generator).log(),
             normal=torch.randn(*shape, s.dim, device=device, dtype=kind, generator=generator),
-            keep=own,
-            keep_hidden=tuple(keep(*shape, width) for width in self.widths[:-2]),
+            keep=draw_dropout(histories, self.dropout, vectors, generator),
+            keep_hidden=tuple(
+                draw_mask((*shape, width), self.dropout, vectors, generator) for width in self.widths[:-2]
+            ),
         )
 
     # PrototypeClustering
@@ -125,7 +124,7 @@ class MacridNetwork(nn.Module):
         log_assignment = self.log_assignment()
         if self.settings.assignment == "soft":
             return log_assignment
-        one_hot = F.one_hot(log_assignment.argmax(dim=1), self.settings.concepts)
+        one_hot = F.one_hot(log_assignment.argmax(dim=1), self.concepts)
         return one_hot.to(log_assignment.dtype).log()
 
     # Encoder
@@ -146,8 +145,7 @@ class MacridNetwork(nn.Module):
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
-            assert isinstance(layer, nn.Linear)
-            hidden = _linear(hidden, layer.weight, layer.bias)
+            hidden = linear(hidden, layer)
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
         return hidden
@@ -205,7 +203,7 @@ class MacridNetwork(nn.Module):
         scores = components.new_empty(len(components), len(items))
         if self.settings.assignment == "hard":  # an item needs the component of its own concept only
             concept_of = log_assignment.argmax(dim=1)
-            for k in range(self.settings.concepts):
+            for k in range(self.concepts):
                 own = (concept_of == k).nonzero()[:, 0]
                 scores[:, own] = components[:, k] @ items[own].t()
         else:
@@ -221,7 +219,7 @@ class MacridNetwork(nn.Module):
 
     def effective_concepts(self) -> float:
         """Concepts in use: exp of the entropy of how items divide over their most likely concepts."""
-        counts = torch.bincount(self.concept_of(), minlength=self.settings.concepts).double()
+        counts = torch.bincount(self.concept_of(), minlength=self.concepts).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
     def prior_stds(self) -> Tensor:
@@ -232,14 +230,6 @@ class MacridNetwork(nn.Module):
 
     def _direction(self, vectors: Tensor) -> Tensor:
         return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x (batch, concepts, in), weight (out, in), bias (out,) → (batch, concepts, out)."""
-    if weight.dim() == 2:
-        return F.linear(x, weight, bias)
-    flat = torch.baddbmm(bias[:, None], x.flatten(1, 2), weight.mT)  # networks side by side
-    return flat.unflatten(1, x.shape[1:3])
 
 
 class MacridVAE(NeuralRecommender):
@@ -257,11 +247,19 @@ class MacridVAE(NeuralRecommender):
 
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         self.network.initialise(torch.Generator().manual_seed(seed))
-        if self.settings.start == "svd":
-            items, prototypes = svd_start(matrix, self.settings.concepts, self.settings.dim, seed)
-            with torch.no_grad():
-                self.network.item_vectors.add_(items)  # half structure, half noise: measured best of the mixtures tried
-                self.network.prototypes.copy_(prototypes)
+        if self.settings.start == "random":
+            return
+        n, dim = self.network, self.settings.dim
+        device = choose_device("cpu" if self.training is None else self.training.device)
+        items, prototypes = svd_start(matrix, n.concepts, dim, seed, device)
+        with torch.no_grad():
+            n.prototypes.copy_(prototypes)
+            n.item_vectors.add_(items)  # half structure, half noise: measured best of the mixtures tried
+            if self.settings.start == "svd-encoder":
+                n.context_vectors.add_(items)
+                *hidden, last = n.layers
+                if not hidden:  # a user's component starts as the sum of the vectors of the history
+                    last.get_parameter("weight")[:dim] += torch.eye(dim)
 
     @torch.no_grad()
     def _score(self, histories: Histories) -> Tensor:
@@ -272,29 +270,16 @@ class MacridVAE(NeuralRecommender):
     def _top(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
+        s, network = self.settings, self.network
         with on_device(self.device):
-            return self._top_there(histories, n, hidden, allowed)
+            log_assignment = network.mode_assignment()
+            concept_of = log_assignment.argmax(dim=1) if s.assignment == "hard" else None
+            decoder = Decoder(network._direction(network.item_vectors), log_assignment, s.temperature, concept_of)
 
-    def _top_there(
-        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None, allowed: np.ndarray | None
-    ) -> tuple[Tensor, Tensor]:
-        s, network, device = self.settings, self.network, self.device
-        log_assignment, items = network.mode_assignment(), network._direction(network.item_vectors)
-        concept_of = log_assignment.argmax(dim=1) if s.assignment == "hard" else None
-        chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
-        at_once = max(1, ENCODED // (s.concepts * s.dim))
-        found = [(torch.empty(0, n, dtype=torch.long, device=device), items.new_empty(0, n))]
-        for start in range(0, histories.shape[0], at_once):
-            users = slice(start, start + at_once)
-            components = network.components(self._on_device(histories[users]), log_assignment)  # of unit length
-            found.append(
-                top(
-                    components, items, log_assignment, s.temperature, n, allowed=chosen, concept_of=concept_of,
-                    hidden=None if hidden is None else pairs(hidden[users], device),
-                )
-            )  # fmt: skip
-        positions, log_p = zip(*found, strict=True)
-        return torch.cat(positions), torch.cat(log_p)
+            def components_of(users: sp.csr_array) -> Tensor:  # of unit length
+                return network.components(self._on_device(users), log_assignment)
+
+            return rank(decoder, components_of, histories, n, hidden, allowed)
 
     def _item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
@@ -309,3 +294,14 @@ class MacridVAE(NeuralRecommender):
         confidence = log_assignment[histories.items].exp().sum(dim=0)
         components = self.network.components(histories, log_assignment)
         return Encoding(confidence.cpu().numpy(), components[0].cpu().numpy())
+
+    @torch.no_grad()
+    def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
+        log_assignment = self.network.mode_assignment()
+        mean, b = self.network.encode(histories, log_assignment, Noise(), precision="fp32")
+        return mean, self.network.prior_std * torch.exp(-0.5 * b)
+
+    @torch.no_grad()
+    def confidence(self, histories: sp.csr_array) -> np.ndarray:
+        """How much of each history lies in each concept, the sum of c_ik over its items: (users, concepts)."""
+        return histories @ self.network.mode_assignment().exp().cpu().numpy()

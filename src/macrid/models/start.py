@@ -20,15 +20,20 @@ KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
 KMEANS_SAMPLE = 1 << 16  # of larger catalogues so many items, drawn at random
 
 
-def svd_start(matrix: sp.csr_array, concepts: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length."""
+def svd_start(
+    matrix: sp.csr_array, concepts: int, dim: int, seed: int, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length, on the CPU.
+
+    device: where most of the work, k-means, is done.
+    """
     generator = torch.Generator().manual_seed(seed)
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
         vectors[:, :rank] += item_factors(matrix, rank, generator)
     vectors = F.normalize(vectors, dim=1)
-    return vectors, spherical_kmeans(vectors, concepts, generator)
+    return vectors, spherical_kmeans(vectors, concepts, generator, device)
 
 
 def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tensor:
@@ -45,7 +50,9 @@ def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tenso
     return (basis @ right.t() * scale)[:, :rank]
 
 
-def spherical_kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
+def spherical_kmeans(
+    vectors: Tensor, clusters: int, generator: Generator, device: torch.device | str = "cpu"
+) -> Tensor:
     """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start.
 
     All runs go on side by side: two matrix products a round serve them all.
@@ -53,16 +60,18 @@ def spherical_kmeans(vectors: Tensor, clusters: int, generator: Generator) -> Te
     if len(vectors) > KMEANS_SAMPLE:
         vectors = vectors[torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)]
     at_once = max(1, KMEANS_NUMBERS // (len(vectors) * clusters))
-    starts = [_spread(vectors, clusters, generator) for _ in range(KMEANS_STARTS)]
+    starts = [_spread(vectors, clusters, generator).to(device) for _ in range(KMEANS_STARTS)]
+    vectors = vectors.to(device)
     runs = [_kmeans(vectors, torch.stack(starts[i : i + at_once]), generator) for i in range(0, len(starts), at_once)]
     best = [centres for group in runs for centres in group]
-    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum()))
+    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum())).cpu()
 
 
 def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
     """Several runs from their own centres (runs, clusters, dim), until none moves."""
     count, clusters, _ = centres.shape
-    label, running = torch.full((count, len(vectors)), -1), torch.arange(count)
+    label = torch.full((count, len(vectors)), -1, device=vectors.device)
+    running = torch.arange(count, device=vectors.device)
     for _ in range(KMEANS_ROUNDS):
         new = (centres[running] @ vectors.t()).argmax(dim=1)  # (runs, items)
         moved = (new != label[running]).any(dim=1)
@@ -72,7 +81,8 @@ def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
         members = vectors.new_zeros(len(running), clusters, len(vectors)).scatter_(1, label[running, None], 1.0)
         sums = members @ vectors
         empty = sums.norm(dim=2) == 0
-        sums[empty] = vectors[torch.randint(len(vectors), (int(empty.sum()),), generator=generator)]
+        others = torch.randint(len(vectors), (int(empty.sum()),), generator=generator)
+        sums[empty] = vectors[others.to(vectors.device)]
         centres[running] = F.normalize(sums, dim=2)
     return centres
 

@@ -265,7 +265,7 @@ def backend_for(tensor: Tensor) -> Literal["chunked", "triton"]:
 def _hear_about_beta() -> None:
     """torch says once in a process that CSR tensors are in beta; users need not be told."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR")
+        warnings.filterwarnings("ignore", message="Sparse (CSR|invariant checks)")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
 
 

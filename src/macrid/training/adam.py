@@ -29,6 +29,11 @@ class Adam:
         for parameter in self.parameters:
             parameter.grad = None
 
+    def keep_rows(self, table: Tensor, rows: Tensor) -> None:
+        """Of a table that has lost its other rows."""
+        state = self.state.get(table, {})
+        state |= {name: state[name][rows] for name in ("exp_avg", "exp_avg_sq") if name in state}
+
     @torch.no_grad()
     def step(
         self,

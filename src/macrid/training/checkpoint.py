@@ -16,10 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from macrid.config import TrainingSettings
+from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically
 from macrid.training.adam import Adam
+from macrid.training.average import Average
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
@@ -64,12 +65,14 @@ def write(
     folder: Path,
     network: nn.Module,
     optimiser: Adam,
+    average: Average,
     best: dict[str, Tensor],
     progress: Progress,
     belongs_to: dict[str, Any],
 ) -> None:
     tensors = {f"now.{name}": value for name, value in network.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best.items()}
+    tensors |= {f"average.{name}": value for name, value in average.weights.items()}
     for name, parameter in network.named_parameters():
         tensors |= {f"adam.{name}.{key}": value for key, value in optimiser.state.get(parameter, {}).items()}
     meta = {"format": FORMAT, "progress": asdict(progress), "belongs_to": belongs_to}
@@ -83,9 +86,9 @@ def write(
 
 
 def read(
-    folder: Path, network: nn.Module, optimiser: Adam, belongs_to: dict[str, Any]
+    folder: Path, network: nn.Module, optimiser: Adam, average: Average, belongs_to: dict[str, Any]
 ) -> tuple[Progress, dict[str, Tensor]]:
-    """Put network and optimiser where they were; the progress and the best weights. Without a file, the beginning."""
+    """Put everything where it was; the progress and the best weights. Without a file, the beginning."""
     path = folder / FILE
     if not path.exists():
         return Progress(), {}
@@ -106,6 +109,7 @@ def read(
             f"{path}: not a readable checkpoint ({first_line(error)}); train again without --resume"
         ) from error
     device = next(network.parameters()).device
+    average.weights = {name: value.to(device) for name, value in _under(tensors, "average.").items()}
     return progress, {name: value.to(device) for name, value in _under(tensors, "best.").items()}
 
 
@@ -119,7 +123,8 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
-    was = {name: field.default for name, field in TrainingSettings.model_fields.items() if name in now} | was
+    known = {**MacridVAESettings.model_fields, **TrainingSettings.model_fields}  # some are newer than the checkpoint
+    was = {name: field.default for name, field in known.items() if name in now} | was
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
         told = ", ".join(

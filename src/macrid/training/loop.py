@@ -22,15 +22,17 @@ from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.ranking import evaluate
 from macrid.ops.partition import Precision
 from macrid.ops.sparse import backend_for
+from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
+from macrid.training.average import Average
 from macrid.training.batches import DeviceHistories
 from macrid.training.checkpoint import Progress
 from macrid.training.step import Step
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
-    from macrid.models.base import NeuralRecommender
+    from macrid.models.neural import NeuralRecommender
 
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
@@ -50,13 +52,16 @@ class Epoch:
     """Concepts in use: exp of the entropy of how items divide over them."""
     best: bool
     seconds: float
+    concepts: int | None = None
+    """How many there are; None where there are none, and in runs of earlier versions."""
 
     def __str__(self) -> str:
         parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]
         if self.ndcg is not None:
             parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
         if self.effective_concepts is not None:
-            parts.append(f"{self.effective_concepts:.1f} concepts in use")
+            total = "" if self.concepts is None else f"of {self.concepts} "
+            parts.append(f"{self.effective_concepts:.1f} {total}concepts in use")
         return "  ".join([*parts, f"{self.seconds:.1f} s" if self.seconds >= 1 else f"{self.seconds:.2f} s"])
 
 
@@ -95,6 +100,7 @@ def _train(
     optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
     data = DeviceHistories(matrix, model.device)
     step = Step(network, optimiser, data, torch.Generator(model.device), settings)
+    average = Average(network, settings.average)
     progress = Progress()
     best: dict[str, Tensor] = {}
     belongs_to = checkpoints.fingerprint(
@@ -104,32 +110,40 @@ def _train(
     if folder is not None and not resume:
         checkpoints.remove(folder)
     elif folder is not None:
-        progress, best = checkpoints.read(folder, network, optimiser, belongs_to)
+        progress, best = checkpoints.read(folder, network, optimiser, average, belongs_to)
         model.log = [Epoch(**line) for line in progress.log]
 
-    written = -math.inf
+    written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "auto"
     try:
         while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, step, settings, epoch, on_step)
             check_weights(model, epoch)
-            ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
-            is_best = ndcg is None or ndcg > progress.best_score
-            if is_best:
-                best = _copy(network)
-                progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
-            record = Epoch(epoch, loss, kl, ndcg, _effective_concepts(network), is_best, time.monotonic() - started)
+            if adapts and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
+                step = Step(network, optimiser, data, step.generator, settings)
+                average.weights.pop("prototypes", None)
+                progress.best_score = -1.0  # that of another number of concepts
+            average.update()
+            with average.used():
+                ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
+                is_best = ndcg is None or ndcg > progress.best_score
+                if is_best:
+                    best = _copy(network)
+                    progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
+                in_use = effective_concepts(network)
+            seconds, concepts = time.monotonic() - started, getattr(network, "concepts", None)
+            record = Epoch(epoch, loss, kl, ndcg, in_use, is_best, seconds, concepts)
             model.log.append(record)
             progress.log.append(asdict(record))
             progress.epoch = epoch
             if on_epoch is not None:
                 on_epoch(record)
             if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
-                checkpoints.write(folder, network, optimiser, best, progress, belongs_to)
+                checkpoints.write(folder, network, optimiser, average, best, progress, belongs_to)
                 written = time.monotonic()
         if folder is not None:
-            checkpoints.write(folder, network, optimiser, best, progress, belongs_to)
+            checkpoints.write(folder, network, optimiser, average, best, progress, belongs_to)
     finally:
         if best:
             network.load_state_dict(best)
@@ -206,7 +220,8 @@ def check_fits(model: NeuralRecommender) -> None:
 
 def beta_of(model: NeuralRecommender, settings: TrainingSettings, epoch: int) -> float:
     """What beta has grown to in an epoch."""
-    return model.settings.beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0)
+    beta = getattr(model.settings, "beta", 0.0)
+    return beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0)
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -217,13 +232,13 @@ def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def _effective_concepts(network: Any) -> float | None:
+def effective_concepts(network: Any) -> float | None:
     return network.effective_concepts() if hasattr(network, "effective_concepts") else None
 
 
 def _warn_of_collapse(model: NeuralRecommender) -> None:
-    in_use = _effective_concepts(model.network)
-    concepts = getattr(model.settings, "concepts", 1)
+    in_use = effective_concepts(model.network)
+    concepts = getattr(model.network, "concepts", 1)
     if in_use is not None and in_use < concepts / 2 and not math.isclose(in_use, concepts / 2):
         other = {"similarity": "cosine", "start": "svd"}
         remedies = [

@@ -24,21 +24,38 @@ from macrid.errors import SettingsError, TrainingError
 from macrid.evaluation.ranking import evaluate
 from macrid.models.base import checked
 from macrid.models.devices import choose_device, explained, on_device
-from macrid.models.macridvae import MacridNetwork, MacridVAE
+from macrid.models.neural import NeuralRecommender
 from macrid.ops.sparse import backend_for
+from macrid.training.average import Average
 from macrid.training.batches import DeviceHistories
-from macrid.training.loop import Epoch, beta_of, check_fits, check_loss, check_weights, choose_precision, epoch_seed
+from macrid.training.loop import (
+    Epoch,
+    beta_of,
+    check_fits,
+    check_loss,
+    check_weights,
+    choose_precision,
+    effective_concepts,
+    epoch_seed,
+)
 from macrid.training.step import Captured, products
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
 
-SHAPE = ("concepts", "dim", "temperature", "hidden_layers", "width", "similarity")  # equal in all models
-TRAINING_SHAPE = ("batch_size", "epochs", "likelihood", "precision", "device")  # equal in all trainings
+SHAPE = (
+    "concepts",
+    "dim",
+    "temperature",
+    "hidden_layers",
+    "width",
+    "similarity",
+)  # equal in all models, if they have it
+TRAINING_SHAPE = ("batch_size", "epochs", "average", "likelihood", "precision", "device")  # equal in all trainings
 
 
 def fit_many(
-    models: Sequence[MacridVAE],
+    models: Sequence[NeuralRecommender],
     train: Interactions | sp.csr_array,
     *,
     validation: HeldOut,
@@ -47,32 +64,41 @@ def fit_many(
 ) -> list[TrainingError | None]:
     """Fit every model in place, as `model.fit` would, with the weights of its best epoch.
 
-    training: the training settings of each model; batch size, epochs, likelihood, precision and device must be the same
-        for all, as must the shape of the models (concepts, dim, temperature, hidden layers, width, similarity).
+    training: the training settings of each model; batch size, epochs, average, likelihood, precision and device must
+        be the same for all, as must the class and shape of the models (concepts, dim, temperature, hidden layers,
+        width, similarity).
         Everything else may differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience and
-        seed. With the sampled likelihood models are trained one after the other.
+        seed. With the sampled likelihood, or concepts="auto", models are trained one after the other.
     on_epoch: called with the number of a model and its `Epoch`.
     Returns for every model None, or what made its training break off; the others are not disturbed by it.
     """
     if not models:
         return []
-    settings = [TrainingSettings.make(dict(values)) for values in training or [{}] * len(models)]
-    if len(settings) != len(models):
-        raise SettingsError(f"{len(settings)} training settings were given for {len(models)} models; give one for each")
+    given = training or [{}] * len(models)
+    if len(given) != len(models):
+        raise SettingsError(f"{len(given)} training settings were given for {len(models)} models; give one for each")
+    if len({type(model) for model in models}) > 1:
+        raise SettingsError("models trained side by side must be of one class; group them by it")
+    settings = [
+        TrainingSettings.make({**model.training_defaults, **values})
+        for model, values in zip(models, given, strict=True)
+    ]
     _check_equal([model.settings for model in models], SHAPE)
     _check_equal(settings, TRAINING_SHAPE)
     data = checked(train, validation)
     device = choose_device(settings[0].device)
-    if not _side_by_side(device) or settings[0].likelihood == "sampled":
+    alone = settings[0].likelihood == "sampled" or getattr(models[0].settings, "concepts", None) == "auto"
+    if alone or not _side_by_side(device):
         return [
             _fit_alone(number, model, data, validation, own, on_epoch)
             for number, (model, own) in enumerate(zip(models, settings, strict=True))
         ]
     with on_device(device), explained(models[0], settings[0], data.matrix.shape[0]):
-        starts: dict[tuple[str, int], MacridVAE] = {}  # models with one seed start alike
+        starts: dict[tuple[str, int], NeuralRecommender] = {}  # models with one seed start alike
         for model, own in zip(models, settings, strict=True):
-            model.prepare(data, own, like=starts.get((model.settings.start, own.seed)))
-            starts.setdefault((model.settings.start, own.seed), model)
+            start = getattr(model.settings, "start", "random"), own.seed
+            model.prepare(data, own, like=starts.get(start))
+            starts.setdefault(start, model)
         check_fits(models[0])
         group = _Group(models, settings, data.matrix, validation, device, on_epoch)
         try:
@@ -84,7 +110,7 @@ def fit_many(
 
 def _fit_alone(
     number: int,
-    model: MacridVAE,
+    model: NeuralRecommender,
     data: Interactions,
     validation: HeldOut,
     settings: TrainingSettings,
@@ -103,7 +129,7 @@ class _Member:
     """One model of the group and how far it is."""
 
     number: int
-    model: MacridVAE
+    model: NeuralRecommender
     settings: TrainingSettings
     best: dict[str, Tensor] = field(default_factory=dict)
     best_epoch: int = 0
@@ -115,7 +141,7 @@ class _Group:
 
     def __init__(
         self,
-        models: Sequence[MacridVAE],
+        models: Sequence[NeuralRecommender],
         settings: Sequence[TrainingSettings],
         matrix: sp.csr_array,
         validation: HeldOut,
@@ -127,6 +153,7 @@ class _Group:
         self.generator, self.device = torch.Generator(device), device
         self.count = torch.zeros((), device=device)  # steps taken
         self.moments: list[tuple[Tensor, Tensor]] = []
+        self.average: Average
         self.errors: list[TrainingError | None] = [None] * len(models)
         self._stack(range(len(models)))
 
@@ -142,7 +169,9 @@ class _Group:
                 settings.users_per_step(users)
             )
             losses = torch.stack([self.step(batch) * len(batch) for batch in batches]).double().sum(dim=0) / users
-            stopped = self._score(epoch, losses.tolist(), time.monotonic() - started)
+            self.average.update()
+            with self.average.used():
+                stopped = self._score(epoch, losses.tolist(), time.monotonic() - started)
             self.active.copy_(torch.tensor([float(not flag) for flag in stopped]))
             if all(stopped):
                 break
@@ -173,9 +202,11 @@ class _Group:
             if best:
                 member.best = {name: value.clone() for name, value in member.model.network.state_dict().items()}
                 member.best_epoch, member.best_score = epoch, ndcg
-            in_use = member.model.network.effective_concepts()
+            in_use = effective_concepts(member.model.network)
             loss, kl = losses[place]
-            record = Epoch(epoch, loss, kl, ndcg, in_use, best, seconds / max(1, len(self.members) - sum(stopped)))
+            own = seconds / max(1, len(self.members) - sum(stopped))
+            concepts = getattr(member.model.network, "concepts", None)
+            record = Epoch(epoch, loss, kl, ndcg, in_use, best, own, concepts)
             member.model.log.append(record)
             if self.on_epoch is not None:
                 self.on_epoch(member.number, record)
@@ -197,10 +228,13 @@ class _Group:
         self.members = [self.members[place] for place in places]
         networks = [member.model.network for member in self.members]
         self.network = stacked(networks)
+        average = Average(self.network, self.members[0].settings.average)
         if self.moments:
             self.moments = [(mean[which], square[which]) for mean, square in self.moments]
+            average.weights = {name: value[which] for name, value in self.average.weights.items()}
         else:
             self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self.network.parameters()]
+        self.average = average
         for place, network in enumerate(networks):  # each model sees its part of the stacked tensors
             for own, whole in zip(network.parameters(), self.network.parameters(), strict=True):
                 own.data = whole.data[place]
@@ -232,7 +266,7 @@ class _Group:
         return torch.stack([loss.total.detach(), loss.kl.detach()], dim=1)
 
 
-def stacked(networks: Sequence[MacridNetwork]) -> MacridNetwork:
+def stacked(networks: Sequence[Any]) -> Any:
     """One network whose parameters have a leading dimension: (models, …)."""
     whole = copy.deepcopy(networks[0])
     parameters = [dict(network.named_parameters()) for network in networks]
@@ -252,7 +286,7 @@ def _side_by_side(device: torch.device) -> bool:
 
 def _check_equal(settings: Sequence[Any], names: Sequence[str]) -> None:
     for name in names:
-        values = {getattr(own, name) for own in settings}
+        values = {getattr(own, name, None) for own in settings}
         if len(values) > 1:
             told = ", ".join(map(repr, sorted(values, key=repr)[:3]))
             raise SettingsError(f"models trained side by side must have the same {name}, not {told}; group them by it")

@@ -1,0 +1,88 @@
+"""What the networks of several models are made of. Parameters may have a leading dimension: models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from macrid.ops.sparse import Dropout, Histories, backend_for
+from macrid.ops.topk import pairs, top
+
+ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
+
+
+class Decoder(NamedTuple):
+    """What turns components into scores of items: log sum_k exp(z_k · h_i / temperature + log c_ik)."""
+
+    items: Tensor  # (items, dim)
+    log_assignment: Tensor  # (items, concepts)
+    temperature: float = 1.0
+    concept_of: Tensor | None = None  # (items,) where an item is scored in one concept only
+
+
+@torch.no_grad()
+def rank(
+    decoder: Decoder,
+    components_of: Callable[[sp.csr_array], Tensor],
+    histories: sp.csr_array,
+    n: int,
+    hidden: sp.csr_array | None,
+    allowed: np.ndarray | None,
+) -> tuple[Tensor, Tensor]:
+    """Positions and log-probabilities of the n best items, best first: (users, n) each; as `Recommender._top`."""
+    device = decoder.items.device
+    chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
+    at_once = max(1, ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1]))
+    found = [(torch.empty(0, n, dtype=torch.long, device=device), decoder.items.new_empty(0, n))]
+    for start in range(0, histories.shape[0], at_once):
+        users = slice(start, start + at_once)
+        found.append(
+            top(
+                components_of(histories[users]), decoder.items, decoder.log_assignment, decoder.temperature, n,
+                hidden=None if hidden is None else pairs(hidden[users], device), allowed=chosen,
+                concept_of=decoder.concept_of,
+            )
+        )  # fmt: skip
+    positions, log_p = zip(*found, strict=True)
+    return torch.cat(positions), torch.cat(log_p)
+
+
+def draw_mask(shape: tuple[int, ...], rate: float | Tensor, like: Tensor, generator: Generator) -> Tensor:
+    """0 with probability `rate`, else 1 / (1 − rate)."""
+    uniform = torch.rand(shape, device=like.device, dtype=like.dtype, generator=generator)
+    rate = rate.view(-1, *[1] * (len(shape) - 1)) if isinstance(rate, Tensor) else rate
+    return (uniform >= rate).to(like.dtype) / (1 - rate)
+
+
+def draw_dropout(histories: Histories, rate: float | Tensor, table: Tensor, generator: Generator) -> Tensor | Dropout:
+    """Which interactions the encoder does not see: a mask (interactions,), or on a GPU a seed for each model."""
+    if backend_for(table) != "triton":
+        return draw_mask((len(histories.items),), rate, table, generator)
+    seeds = torch.randint(2**31, (table.shape[:-2].numel(),), device=table.device, generator=generator)
+    rates = rate if isinstance(rate, Tensor) else table.new_full((1,), rate)
+    return Dropout(seeds, rates.reshape(-1))
+
+
+def linear(x: Tensor, layer: nn.Module) -> Tensor:
+    """(batch, concepts, in) → (batch, concepts, out)."""
+    assert isinstance(layer, nn.Linear)
+    if layer.weight.dim() == 2:
+        return F.linear(x, layer.weight, layer.bias)
+    flat = torch.baddbmm(layer.bias[:, None], x.flatten(1, 2), layer.weight.mT)  # networks side by side
+    return flat.unflatten(1, x.shape[1:3])
+
+
+@torch.no_grad()
+def initialise(layers: Iterable[nn.Module], generator: Generator) -> None:
+    """The usual uniform bounds."""
+    for layer in layers:
+        assert isinstance(layer, nn.Linear)
+        bound = layer.in_features**-0.5
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        layer.bias.uniform_(-bound, bound, generator=generator)

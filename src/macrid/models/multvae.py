@@ -1,0 +1,192 @@
+"""beta-MultVAE and MultDAE (Liang et al., WWW 2018), the paper's baselines, with two tables of item vectors.
+
+    x_u of unit length, with dropout → tanh(sum of t_i + bias) → hidden layers → z_u → hidden layers → h_i · z + bias_i
+
+Both are the case of one concept: the encoder's sum and the likelihood over all items are MacridVAE's, with the bias of
+an item where its log-probability of the concept stands. So nothing in training is users × items here either.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Generator, Tensor, nn
+
+from macrid.config import MultDAESettings, MultVAESettings, TrainingSettings
+from macrid.data.interactions import Interactions
+from macrid.errors import SettingsError
+from macrid.models.devices import on_device
+from macrid.models.layers import Decoder, draw_dropout, initialise, linear, rank
+from macrid.models.macridvae import EPSILON, Loss, Noise
+from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.ops.partition import Precision, log_likelihood
+from macrid.ops.sparse import Histories, sum_by_concept
+
+
+class MultNetwork(nn.Module):
+    """The parameters and functions of both models; a MultDAE is the one without a distribution over z_u."""
+
+    prior_std: float | Tensor = 1.0
+    dropout: float | Tensor
+    precision: Precision = "fp32"
+    scratch: int | None = None
+
+    def __init__(self, items: int, settings: MultVAESettings | MultDAESettings) -> None:
+        super().__init__()
+        s = self.settings = settings
+        self.variational = isinstance(s, MultVAESettings)
+        self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
+        self.context_bias = nn.Parameter(torch.empty(s.dim))
+        self.item_vectors = nn.Parameter(torch.empty(items, s.dim))  # h_i
+        self.item_bias = nn.Parameter(torch.empty(items))
+        self.encoder, self.decoder = (_layers(widths) for widths in layer_widths(s))
+        self.dropout = s.dropout
+
+    @torch.no_grad()
+    def initialise(self, generator: Generator) -> None:
+        """As Glorot and Bengio (2010) for the tables."""
+        for table in (self.context_vectors, self.item_vectors):
+            table.normal_(std=(2 / sum(table.shape)) ** 0.5, generator=generator)
+        initialise([*self.encoder, *self.decoder], generator)
+        self.context_bias.zero_()
+        self.item_bias.zero_()
+
+    def draw_noise(self, histories: Histories, generator: Generator) -> Noise:
+        table = self.context_vectors
+        shape = (*table.shape[:-2], histories.batch, 1, self.settings.dim)
+        normal = torch.randn(shape, device=table.device, generator=generator) if self.variational else None
+        return Noise(normal=normal, keep=draw_dropout(histories, self.dropout, table, generator))
+
+    def encode(
+        self, histories: Histories, noise: Noise, precision: Precision | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """mu_u and log sigma_u², (batch, 1, dim) each; a MultDAE has z_u and None."""
+        table = self.context_vectors
+        alike = table.new_zeros(*table.shape[:-1], 1)  # every item counts 1
+        sums, squares = sum_by_concept(table, alike, histories, noise.keep, precision or self.precision)
+        hidden = sums / (squares + EPSILON**2).sqrt()[..., None]
+        hidden = torch.tanh(hidden + self.context_bias[..., None, None, :])
+        for depth, layer in enumerate(self.encoder):
+            hidden = linear(hidden, layer)
+            if not self.variational or depth < len(self.encoder) - 1:
+                hidden = torch.tanh(hidden)
+        if not self.variational:
+            return hidden, None
+        mean, log_variance = hidden.chunk(2, dim=-1)
+        return mean, log_variance
+
+    def decode(self, components: Tensor) -> Tensor:
+        """What the item vectors are multiplied with: (batch, 1, dim)."""
+        for layer in self.decoder:
+            components = torch.tanh(linear(components, layer))
+        return components
+
+    def loss(self, histories: Histories, noise: Noise, beta: float | Tensor) -> Loss:
+        """−log-likelihood + beta · KL, averaged over the users of the batch."""
+        mean, log_variance = self.encode(histories, noise)
+        components, kl = mean, mean.new_zeros(mean.shape[:-3])
+        if log_variance is not None:
+            if noise.normal is not None:
+                components = mean + noise.normal * torch.exp(0.5 * log_variance)
+            each = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance)  # to N(0, I)
+            kl = each.sum(dim=(-2, -1)).mean(dim=-1)
+        nll = -log_likelihood(
+            self.decode(components), self.item_vectors, self.item_bias[..., None], 1.0, histories,
+            precision=self.precision, scratch=self.scratch,
+        ) / histories.batch  # fmt: skip
+        return Loss(nll + beta * kl, nll, kl)
+
+
+class MultVAE(NeuralRecommender):
+    """beta-MultVAE: one Gaussian component per user, multinomial likelihood, the KL annealed to a cap beta.
+
+    Keyword arguments are the fields of `macrid.config.MultVAESettings`: dim, beta, hidden_layers, …
+    """
+
+    settings_class: ClassVar[Any] = MultVAESettings
+    training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 1e-3, "beta_warmup": 20}
+    settings: MultVAESettings | MultDAESettings
+    network: MultNetwork
+
+    def prepare(self, data: Interactions, training: TrainingSettings, like: Any = None) -> None:
+        if training.likelihood == "sampled":
+            raise SettingsError(f"likelihood is 'sampled'; {type(self).__name__} is trained with 'exact' only")
+        super().prepare(data, training, like)
+
+    def _build(self, items: int) -> MultNetwork:
+        return MultNetwork(items, self.settings)
+
+    def _start(self, matrix: sp.csr_array, seed: int) -> None:
+        self.network.initialise(torch.Generator().manual_seed(seed))
+
+    @torch.no_grad()
+    def _components(self, histories: Histories) -> Tensor:
+        return self.network.decode(self.network.encode(histories, Noise(), precision="fp32")[0])
+
+    @torch.no_grad()
+    def _score(self, histories: Histories) -> Tensor:
+        n = self.network
+        return (self._components(histories)[:, 0] @ n.item_vectors.t() + n.item_bias).log_softmax(dim=1)
+
+    def _top(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        with on_device(self.device):
+            decoder = Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
+            return rank(decoder, lambda users: self._components(self._on_device(users)), histories, n, hidden, allowed)
+
+    def _item_vectors(self) -> Tensor:
+        return self.network.item_vectors.detach()
+
+    @torch.no_grad()
+    def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
+        mean, log_variance = self.network.encode(histories, Noise(), precision="fp32")
+        return mean, torch.zeros_like(mean) if log_variance is None else torch.exp(0.5 * log_variance)
+
+    def _encode(self, histories: Histories) -> Encoding:
+        mean, _ = self._posterior(histories)
+        return Encoding(histories.counts[:1].float().cpu().numpy(), mean[0].cpu().numpy())
+
+
+class MultDAE(MultVAE):
+    """MultDAE: the same without a distribution, trained by leaving out items of the history.
+
+    Keyword arguments are the fields of `macrid.config.MultDAESettings`: dim, hidden_layers, …
+    """
+
+    settings_class: ClassVar[Any] = MultDAESettings
+    training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 1e-3}
+
+
+def layer_widths(settings: MultVAESettings | MultDAESettings) -> tuple[list[int], list[int]]:
+    """Of the layers between the tables and z_u, before and after it; fewer than two widths are no layer."""
+    s = settings
+    hidden = [s.width] * s.hidden_layers
+    if isinstance(s, MultVAESettings):
+        return [s.dim, *hidden, 2 * s.dim], [s.dim, *hidden, s.dim] if hidden else []
+    return [s.dim, *hidden, s.dim] if hidden else [], []
+
+
+def parameter_count(items: int, settings: MultVAESettings | MultDAESettings) -> int:
+    """Of a whole network."""
+    pairs = [pair for widths in layer_widths(settings) for pair in itertools.pairwise(widths)]
+    return (2 * items + 1) * settings.dim + items + sum((n_in + 1) * n_out for n_in, n_out in pairs)
+
+
+def dim_for(items: int, budget: int, settings: MultVAESettings | MultDAESettings) -> int:
+    """The widest tables with which the network has at most `budget` parameters; 0 if its layers take them all."""
+    few, many = 0, budget // (2 * items) + 1  # the count grows with dim
+    while many - few > 1:
+        dim = (few + many) // 2
+        fits = parameter_count(items, settings.model_copy(update={"dim": dim})) <= budget
+        few, many = (dim, many) if fits else (few, dim)
+    return few
+
+
+def _layers(widths: Sequence[int]) -> nn.ModuleList:
+    return nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(widths))

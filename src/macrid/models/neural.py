@@ -1,0 +1,145 @@
+"""What is common to recommenders around a torch network: fit, encode, posterior, and where the numbers live."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from macrid.config import TrainingSettings
+from macrid.data.ids import Id
+from macrid.data.interactions import Interactions
+from macrid.models.base import Recommender, checked
+from macrid.models.devices import choose_device, explained, on_device
+from macrid.ops.sparse import Histories
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+    from macrid.training.loop import Epoch
+
+
+class Encoding(NamedTuple):
+    """A history as the model sees it."""
+
+    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
+    components: np.ndarray  # (concepts, dim)
+
+
+class Posterior(NamedTuple):
+    """What the model believes about many users: independent normal distributions. Both (users, concepts, dim)."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+
+class NeuralRecommender(Recommender):
+    """A recommender around a torch network that the training loop can train."""
+
+    has_epochs = True
+    score_name = "log p"
+    training_defaults: ClassVar[dict[str, Any]] = {}
+    """Training settings that suit this model better than those of `TrainingSettings`."""
+    network: Any
+
+    @abstractmethod
+    def _build(self, items: int) -> nn.Module:
+        """The network for so many items."""
+
+    @abstractmethod
+    def _start(self, matrix: sp.csr_array, seed: int) -> None:
+        """Set the network's parameters before training."""
+
+    @abstractmethod
+    def _score(self, histories: Histories) -> Tensor:
+        """(batch, items)"""
+
+    @abstractmethod
+    def _encode(self, histories: Histories) -> Encoding:
+        """Of the first history."""
+
+    @abstractmethod
+    def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the components, both (batch, concepts, dim)."""
+
+    def fit(
+        self,
+        train: Interactions | sp.csr_array,
+        *,
+        validation: HeldOut | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+        on_epoch: Callable[[Epoch], None] | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+        **training: Any,
+    ) -> Self:
+        """Train, and keep the weights of the epoch with the best validation NDCG@100.
+
+        validation: held-out users over the same items; without them training runs for all epochs.
+        checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
+        on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
+        training: the fields of `macrid.config.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
+        """
+        from macrid.training.loop import train as train_network
+
+        data = checked(train, validation)
+        settings = TrainingSettings.make({**self.training_defaults, **training})
+        with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
+            self.prepare(data, settings)
+            train_network(
+                self, data.matrix, validation, settings, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
+                on_step=on_step,
+            )  # fmt: skip
+        return self
+
+    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
+        """Be what training starts from; what `like` is, if such a model is at hand already."""
+        self.training = training
+        device = choose_device(training.device)
+        self.items, self.table, self.popularity = data.items, data.table, data.popularity
+        self.network = self._build(len(data.items))
+        if like is None:
+            self._start(data.matrix, training.seed)
+        else:
+            self.network.load_state_dict(like.network.state_dict())
+        self.network.to(device)
+        self.log = []
+
+    @property
+    def device(self) -> torch.device:
+        self._check_fitted()
+        return next(self.network.parameters()).device
+
+    def to(self, device: str) -> Self:
+        self._check_fitted()
+        self.network.to(choose_device(device))
+        return self
+
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        with on_device(self.device):
+            return self._score(self._on_device(histories))
+
+    def encode(self, history: Iterable[Id]) -> Encoding:
+        """Confidence per concept (how much of the history lies in it) and one component per concept."""
+        known, _ = self._known(history)
+        with on_device(self.device):
+            return self._encode(self._on_device(self._matrix([known])))
+
+    def posterior(self, histories: sp.csr_array) -> Posterior:
+        """Means and standard deviations of the components of many histories; one concept where there are none."""
+        with on_device(self.device):
+            mean, std = self._posterior(self._on_device(histories))
+        return Posterior(mean.cpu().numpy(), std.cpu().numpy())
+
+    def state(self) -> dict[str, Tensor]:
+        self._check_fitted()
+        return {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.network = self._build(len(self.items))
+        self.network.load_state_dict(state)

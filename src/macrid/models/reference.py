@@ -1,0 +1,185 @@
+"""What other models are held against: EASE (Steck 2019), found in one step, and popularity, the same for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from macrid.config import EASESettings, TrainingSettings
+from macrid.data.interactions import Interactions
+from macrid.errors import RequestError, TrainingError
+from macrid.models.base import Recommender, checked
+from macrid.models.devices import choose_device, memory_left, on_device
+from macrid.ops.topk import BLOCK, pairs
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+
+
+class ClosedForm(Recommender):
+    """A model that is computed, not trained in epochs: some tensors, found at once."""
+
+    _tensors: dict[str, Tensor]
+
+    def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
+        """Compute the model at once.
+
+        validation: checked as for other models; there is no epoch to choose by it.
+        training: the fields of `macrid.config.TrainingSettings`; of them, only device matters here.
+        """
+        data = checked(train, validation)
+        settings = TrainingSettings.make(training)
+        device = choose_device(settings.device)
+        with on_device(device):
+            self._tensors = self._solve(data.matrix, device)
+        self.items, self.table, self.popularity = data.items, data.table, data.popularity
+        self.training, self.log = settings, []
+        return self
+
+    def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
+        """From users × items."""
+        shares = np.bincount(matrix.indices, minlength=matrix.shape[1]) / matrix.shape[0]
+        return {"shares": torch.from_numpy(shares.astype(np.float32)).to(device)}
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"shares": (len(self.items),)}
+
+    @property
+    def shares(self) -> Tensor:
+        """(items,) the share of the train users who have each item."""
+        return self._tensors["shares"]
+
+    @property
+    def device(self) -> torch.device:
+        self._check_fitted()
+        return self.shares.device
+
+    def to(self, device: str) -> Self:
+        self._check_fitted()
+        place = choose_device(device)
+        self._tensors = {name: value.to(place) for name, value in self._tensors.items()}
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        self._check_fitted()
+        return {name: value.cpu().contiguous() for name, value in self._tensors.items()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        found = {name: tuple(value.shape) for name, value in state.items()}
+        if found != self._shapes():
+            raise ValueError(f"model.safetensors holds {found} instead of {self._shapes()}")
+        self._tensors = {name: value.float() for name, value in state.items()}
+
+
+class EASE(ClosedForm):
+    """Embarrassingly shallow autoencoder: X ≈ X B, where no item may explain itself.
+
+    min |X − X B|² + regularisation |B|² with diag(B) = 0 has the solution B = −P / diag(P) outside the diagonal,
+    P = (XᵀX + regularisation I)⁻¹. A score is a guess of the entry of X, mostly between 0 and 1.
+    """
+
+    settings_class = EASESettings
+    settings: EASESettings
+
+    @property
+    def weights(self) -> Tensor:
+        """(items, items) what the item of a row says about the item of a column [B]."""
+        return self._tensors["weights"]
+
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        """X B; the shares of the items for an empty history."""
+        own = self._on_device(histories)
+        with on_device(self.device):
+            items, offsets = own.items.long(), F.pad(own.stops, (1, 0))
+            scores = F.embedding_bag(items, self.weights, offsets, mode="sum", include_last_offset=True)
+            return torch.where(own.counts[:, None] > 0, scores, self.shares)
+
+    def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
+        dtype = _precision(matrix.shape[1], device)
+        inverse = _inverse_by_users if 3 * matrix.shape[0] < matrix.shape[1] else _inverse
+        try:
+            p = inverse(matrix, self.settings.regularisation, dtype, device)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+            p = torch.full((1, 1), torch.nan)
+        weights = p.div_(-p.diagonal().clone()).float()
+        if not weights.isfinite().all():
+            raise TrainingError(
+                f"regularisation is {self.settings.regularisation:g}, too little for this data; raise it"
+            )
+        weights.diagonal().zero_()
+        return {"weights": weights, **super()._solve(matrix, device)}
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"weights": (len(self.items), len(self.items)), **super()._shapes()}
+
+    def _item_vectors(self) -> Tensor:
+        return self.weights
+
+
+class Popularity(ClosedForm):
+    """The same for everybody: what most people have. A score is the share of the train users who have the item."""
+
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        return self.shares.repeat(self._on_device(histories).batch, 1)
+
+    def _item_vectors(self) -> Tensor:
+        raise RequestError("popularity has no notion of similar items; ask another model, such as ease or macridvae")
+
+
+def _precision(items: int, device: torch.device) -> torch.dtype:
+    """Double if the matrices of items × items fit in memory, else single; an error if these do not fit either."""
+    left = memory_left(device)
+    for dtype in (torch.float64, torch.float32):
+        needed = (3 if device.type == "cuda" else 2) * dtype.itemsize * items**2  # inverting on a GPU takes copies
+        if needed <= left:
+            return dtype
+    raise TrainingError(
+        f"EASE keeps a number for every pair of items: with {items:,} items it needs {needed / 2**30:,.1f} GiB, and"
+        f" {left / 2**30:,.1f} GiB are free on {device}; keep fewer items or choose another model"
+    )
+
+
+def _inverse(matrix: sp.csr_array, regularisation: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """P = (XᵀX + regularisation I)⁻¹ by a Cholesky factorisation in place: (items, items)."""
+    p = _gram(matrix, device).to(dtype)
+    p.diagonal().add_(regularisation)
+    torch.linalg.cholesky(p, out=p)
+    return torch.cholesky_inverse(p, out=p)
+
+
+def _inverse_by_users(matrix: sp.csr_array, regularisation: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The same as (I − WᵀW) / regularisation, W = L⁻¹X, LLᵀ = XXᵀ + regularisation I: faster for few users."""
+    factor = _gram(matrix.T.tocsr(), device).to(dtype)  # (users, users)
+    factor.diagonal().add_(regularisation)
+    factor = torch.linalg.cholesky(factor)
+    x = torch.zeros(matrix.shape, dtype=dtype, device=device)
+    x[pairs(matrix, device)] = 1
+    w = torch.linalg.solve_triangular(factor, x, upper=False)
+    del factor, x
+    p = (w.t() @ w).neg_()
+    p.diagonal().add_(1)
+    return p.div_(regularisation)
+
+
+def _gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
+    """XᵀX in single precision, which holds counts exactly: (columns, columns)."""
+    users, items = matrix.shape
+    gram = torch.zeros(items, items, device=device)
+    if device.type == "cuda":
+        at_once = max(1, BLOCK["cuda"] // items)
+        for start in range(0, users, at_once):
+            part = matrix[start : start + at_once]
+            block = torch.zeros(part.shape, device=device)
+            block[pairs(part, device)] = 1
+            gram.addmm_(block.t(), block)
+        return gram
+    by_item = matrix.T.tocsr()
+    at_once = max(1, BLOCK["cpu"] // items)
+    for start in range(0, items, at_once):
+        (by_item[start : start + at_once] @ matrix).toarray(out=gram[start : start + at_once].numpy())
+    return gram
