@@ -28,14 +28,18 @@ def _model(name: str) -> str:
     if not settings.model_fields:
         return f"## {called}\n\n`macrid.{called}()`, `--model {name}`; there is nothing to set."
     first, field = next(iter(settings.model_fields.items()))
-    return f"## {called}\n\n`macrid.{called}({first}={field.default}, …)`, `--model {name}`\n\n{_table(settings)}"
+    own = getattr(MODELS[name], "training_defaults", {})
+    told = ", ".join(f"`{key}` {value}" for key, value in own.items())
+    head = f"## {called}\n\n`macrid.{called}({first}={field.default}, …)`, `--model {name}`"
+    return head + (f"; its training defaults are {told}" if told else "") + f"\n\n{_table(settings)}"
 
 
 def _table(settings: type[Settings]) -> str:
     lines = ["| setting | default | allowed | meaning |", "| --- | --- | --- | --- |"]
     for name, field in settings.model_fields.items():
         default = "by the data" if field.default is None else f"{field.default}"
-        lines.append(f"| `{name}` | {default} | {_allowed(field)} | {field.description} |")
+        meaning = " ".join(str(field.description).split())
+        lines.append(f"| `{name}` | {default} | {_allowed(field)} | {meaning} |")
     return "\n".join(lines)
 
 

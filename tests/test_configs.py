@@ -36,6 +36,8 @@ def test_only_the_model_must_be_named(tmp_path):
         ('{"model": "macridvae", "settings": {"konzepte": 7}}', "no setting 'konzepte'; there are concepts"),
         ('{"model": "macridvae", "settings": {"concepts": "many"}}', "concepts is 'many'"),
         ('{"model": "macridvae", "settings": {"beta": NaN}}', "beta is nan"),
+        ("[" * 100_000, "not a config, it is nested too deeply"),
+        ('{"model": "ease", "about": ' + "[" * 9000 + "]" * 9000 + "}", "nested too deeply"),
         ('{"model": "macridvae", "training": {"epochs": 0}}', "epochs is 0; it must be at least 1"),
         ('{"model": "macridvae", "training": {"concepts": 3}}', "no setting 'concepts'"),
         ('{"model": "macridvae", "settings": {"epochs": 3}}', "'epochs' is a setting of the training"),
@@ -48,6 +50,19 @@ def test_what_cannot_be_used_is_one_line_that_names_the_file(tmp_path, text, tol
         Config.read(path)
     assert str(error.value).startswith(f"{path}: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("settings", "concepts", "true"), ("settings", "beta", "false"), ("training", "epochs", "true"),
+     ("training", "batch_size", "true"), ("training", "learning_rate", "true")],
+)  # fmt: skip
+def test_true_and_false_are_no_numbers(tmp_path, part, name, value):
+    (tmp_path / "r.json").write_text(f'{{"model": "macridvae", "{part}": {{"{name}": {value}}}}}')
+    with pytest.raises(
+        SettingsError, match=f"{name} is {value.title()}; true and false are no values of this setting$"
+    ):
+        Config.read(tmp_path / "r.json")
 
 
 def test_a_file_that_is_not_there_and_a_folder_are_told_apart(tmp_path):

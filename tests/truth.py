@@ -54,6 +54,13 @@ def histories(rows_of_items: Sequence[Sequence[int]]) -> Histories:
     return Histories(items, stops - counts, stops, longest, torch.repeat_interleave(counts))
 
 
+def naive_weights(rows_of_items: Sequence[Sequence[int]], balance: float) -> list[float]:
+    """items^−balance for each user, times what makes the interactions of all count 1 on average."""
+    raw = [max(len(row), 1) ** -balance for row in rows_of_items]
+    total = sum(weight * len(row) for weight, row in zip(raw, rows_of_items, strict=True))
+    return [weight * sum(map(len, rows_of_items)) / total if total else weight for weight in raw]
+
+
 def histories_of(x: Tensor) -> Histories:
     """x: (users, items), not 0 at a user's items."""
     return histories([row.nonzero()[:, 0].tolist() for row in x])

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut, Split
     from macrid.evaluation.ranking import evaluate
     from macrid.models.macridvae import MacridVAE
+    from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
     from macrid.runs import load
 
@@ -19,6 +20,8 @@ __all__ = [
     "Interactions",
     "MacridError",
     "MacridVAE",
+    "MultDAE",
+    "MultVAE",
     "Popularity",
     "Split",
     "__version__",
@@ -31,6 +34,8 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "HeldOut": "macrid.data.split",
     "Interactions": "macrid.data.interactions",
     "MacridVAE": "macrid.models.macridvae",
+    "MultDAE": "macrid.models.multvae",
+    "MultVAE": "macrid.models.multvae",
     "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
     "evaluate": "macrid.evaluation.ranking",

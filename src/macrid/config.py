@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from macrid.errors import SettingsError
 
@@ -14,6 +15,14 @@ class Settings(BaseModel):
     """The base of all settings: unknown names and wrong values are refused with a `SettingsError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_booleans(cls, value: Any) -> Any:
+        """Which are numbers to Python; no setting is one."""
+        if isinstance(value, bool):
+            raise PydanticCustomError("boolean", "true and false are no values of this setting")
+        return value
 
     @classmethod
     def make(cls, values: dict[str, Any] | None = None, /, **more: Any) -> Self:
@@ -98,6 +107,8 @@ class TrainingSettings(Settings):
     """Largest norm of a gradient; longer ones are shortened to it."""
     patience: int = Field(15, ge=1)
     """Stop after so many epochs without a better validation NDCG@100."""
+    balance: float = Field(0.0, ge=0, le=1)
+    """How far long histories are held back: a user's likelihood counts items^−balance; 0 is the paper's sum."""
     average: float = Field(5.0, ge=1)
     """Epochs over which weights are averaged, exponentially; 1 takes those of each epoch as they are."""
     likelihood: Literal["exact", "sampled"] = "exact"

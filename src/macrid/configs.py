@@ -77,3 +77,5 @@ def _read(path: Path) -> Any:
         raise SettingsError(f"{path}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:  # of JSON, or of UTF-8
         raise SettingsError(f"{path}: not JSON ({first_line(error)})") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: not a config, it is nested too deeply") from None

@@ -34,7 +34,7 @@ class UnknownItemsWarning(UserWarning):
 
 
 class CollapseWarning(UserWarning):
-    """Fewer than half of the concepts are in effective use."""
+    """Half of the concepts or fewer are in effective use."""
 
 
 def first_line(error: BaseException) -> str:

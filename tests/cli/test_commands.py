@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -15,23 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import macrid
-from macrid import cli, runs
+from macrid import runs
 from macrid.data import store
-
-
-@pytest.fixture
-def invoke(capsys, monkeypatch):
-    """Run a command in this process: (exit code, standard output, standard error)."""
-
-    def run(*args):
-        monkeypatch.setattr(sys, "argv", ["macrid", *map(str, args)])
-        with warnings.catch_warnings(action="default"), pytest.raises(SystemExit) as stop:
-            cli.main()
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    monkeypatch.setenv("COLUMNS", "200")
-    return run
 
 
 @pytest.fixture
@@ -60,8 +44,8 @@ def events(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["data"], ["data", "list"], ["data", "prepare"], ["demo"], ["train"], ["evaluate"], ["recommend"],
-                ["similar"], ["doctor"]],
+    "command", [[], ["data"], ["data", "list"], ["data", "prepare"], ["demo"], ["train"], ["tune"], ["evaluate"],
+                ["recommend"], ["similar"], ["doctor"]],
 )  # fmt: skip
 def test_every_command_has_help_and_those_that_act_an_example(invoke, command):
     code, out, _ = invoke(*command, "--help")

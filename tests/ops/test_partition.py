@@ -1,5 +1,6 @@
 """The likelihood on every backend against the formula written out in float64."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -23,6 +24,7 @@ from tests.truth import (
     mixed_weights,
     naive_log_likelihood,
     naive_log_partition,
+    naive_weights,
     problem,
     runs_kernels,
     somewhere,
@@ -203,14 +205,19 @@ def check_likelihood(request, monkeypatch):
     scratch, kind = request.param or (1, torch.float32)
     monkeypatch.setattr(partition, "SCRATCH", scratch)
 
-    def check(inputs, rows, temperature=0.1, weight=-1.7, **options):
+    def check(inputs, rows, temperature=0.1, weight=-1.7, balance=0.0, **options):
         def ours(*tensors):
             if request.param is None:
-                return kernel_likelihood(*tensors, temperature, somewhere(rows), **options)
-            return log_likelihood(*tensors, temperature, histories(rows), **options)
+                return kernel_likelihood(*tensors, temperature, replace(somewhere(rows), balance=balance), **options)
+            return log_likelihood(*tensors, temperature, replace(histories(rows), balance=balance), **options)
+
+        def truth(z, h, log_c):
+            weights = naive_weights(rows, balance)
+            each = [naive_log_likelihood(z[u : u + 1], h, log_c, temperature, [row]) for u, row in enumerate(rows)]
+            return sum(weight * value for weight, value in zip(weights, each, strict=True))
 
         assert_same(
-            ours, lambda *t: naive_log_likelihood(*t, temperature, rows), inputs, [torch.tensor(weight)],
+            ours, truth, inputs, [torch.tensor(weight)],
             Way("", kind).tolerance(temperature), kind, "cpu" if request.param else DEVICE,
         )  # fmt: skip
 
@@ -228,6 +235,19 @@ def test_likelihood_and_every_gradient_equal_the_formula(check_likelihood, shape
 def test_no_temperature_overflows_the_likelihood(check_likelihood, temperature, known):
     bound = 1 / temperature if known else None
     check_likelihood(problem(4, 3, 8, 33), [[0, 5], [1], [], list(range(33))], temperature, bound=bound)
+
+
+@pytest.mark.parametrize("balance", [0.3, 0.5, 1.0])
+def test_long_histories_are_held_back_by_their_weights(check_likelihood, balance):
+    check_likelihood(problem(4, 3, 8, 33), [[0, 5], [1], [], list(range(33))], balance=balance)
+
+
+def test_interactions_count_one_on_average_however_long_histories_are_held_back():
+    for balance in (0.0, 0.5, 1.0):
+        own = replace(histories([[0, 5], [1], [], list(range(33))]), balance=balance)
+        assert float(own.weights @ own.counts.double()) == pytest.approx(36)
+    assert float(own.weights[0] * 2) == pytest.approx(float(own.weights[3] * 33))  # with 1 every user counts the same
+    assert replace(histories([[], []]), balance=0.5).weights.isfinite().all()
 
 
 @pytest.mark.parametrize("tiny", [1e-30, 0.0])

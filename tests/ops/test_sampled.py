@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -140,6 +141,20 @@ def test_gradients_are_those_of_the_estimate(way, draws):
         lambda *t: sampled_log_likelihood(*local_problem(t, local), 0.1, local), truth, inputs, [torch.tensor(-0.8)],
         Tolerance(SINGLE_Q, SINGLE_Q),
     )  # fmt: skip
+
+
+def test_long_histories_are_held_back_in_the_estimate_as_in_the_exact_likelihood(way):
+    inputs, rows = problem(3, 2, 4, 10), [[0, 4], [], [1, 2, 9]]
+    own = replace(histories(rows), balance=0.5)
+    local = gather(own, Given(torch.zeros(10), "uniform", list(range(10)) * 3), 30, None)
+    weight = [torch.tensor(1.0)]
+    found, gradients = with_gradients(
+        lambda *t: sampled_log_likelihood(*local_problem(t, local), 0.1, local), inputs, weight
+    )
+    exact, expected = with_gradients(lambda *t: log_likelihood(*t, 0.1, own), inputs, weight)
+    assert_near(found[0], exact[0], SINGLE_Q)
+    for ours, true in zip(gradients, expected, strict=True):
+        assert_near(ours, true, SINGLE_Q)
 
 
 def test_a_user_who_owns_every_draw_is_estimated_by_the_own_items_alone(way):

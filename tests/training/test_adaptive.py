@@ -18,7 +18,7 @@ from macrid.models.macridvae import MANY, MacridNetwork
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 from macrid.training.adam import Adam
-from macrid.training.adaptive import divergences, merge, merge_alike
+from macrid.training.adaptive import QUIET, divergences, merge, merge_alike, settled
 from macrid.training.loop import Epoch
 from macrid.training.many import fit_many
 
@@ -33,6 +33,37 @@ def split():
 
 def adaptive(**settings):
     return macrid.MacridVAE(**{"concepts": "auto", "dim": 32, **settings})
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_settled"),
+    [
+        ([], False),
+        ([20] * 9, False),  # nothing was merged yet
+        ([7, 7, 7], False),
+        ([7, 7, 7, 7], True),
+        ([9, 7, 7, 7], False),
+        ([9, 9, 9, 7], False),
+        ([20, 9, 7, 7, 7, 7], True),
+    ],
+)
+def test_the_number_is_settled_three_epochs_after_the_last_merge(counts, is_settled):
+    assert QUIET == 3
+    assert settled(counts) == is_settled
+
+
+def test_a_settled_number_stays_however_long_training_goes_on(shop_split):
+    model = macrid.MacridVAE(concepts="auto", dim=16)
+    model.fit(shop_split.train, validation=shop_split.validation, epochs=40, patience=40, batch_size=60, device="cpu")
+    counts = [record.concepts for record in model.log]
+    first = next(epoch for epoch in range(len(counts)) if settled(counts[:epoch]))
+    assert first < 30
+    assert set(counts[first:]) == {counts[first]}
+
+
+def test_a_concept_that_no_item_is_near_has_finite_divergences():
+    assignment = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64)
+    assert divergences(assignment).isfinite().all()
 
 
 def fit(model, split, **training):

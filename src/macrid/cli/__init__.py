@@ -13,7 +13,7 @@ from rich.text import Text
 # which no module imported here does.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-from macrid.cli import data, demo, doctor, evaluate, recommend, similar, train
+from macrid.cli import data, demo, doctor, evaluate, inspect, recommend, reproduce, similar, train, tune
 from macrid.cli.common import error_console, show_warnings
 from macrid.errors import MacridError
 
@@ -29,9 +29,12 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.add_typer(data.app, name="data")
 app.command()(train.train)
+app.command()(tune.tune)
 app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(similar.similar)
+app.command()(inspect.inspect)
+app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 
 

@@ -60,6 +60,7 @@ def train(
     beta_warmup: int | None = setting(TrainingSettings, "beta_warmup"),
     clip: float | None = setting(TrainingSettings, "clip"),
     patience: int | None = setting(TrainingSettings, "patience"),
+    balance: float | None = setting(TrainingSettings, "balance"),
     average: float | None = setting(TrainingSettings, "average"),
     likelihood: str | None = setting(TrainingSettings, "likelihood"),
     negatives: int | None = setting(TrainingSettings, "negatives"),

@@ -83,6 +83,7 @@ def log_likelihood(
 ) -> Tensor:
     """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
 
+    Users count by `histories.weights`.
     Shapes as in `log_partition` → (); on a GPU all of them may have a leading dimension of models, which stays.
     precision: "bf16" on a CPU takes the two products of the gradients in bf16.
     """
@@ -97,7 +98,7 @@ def log_likelihood(
         return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
     log_z = log_partition(components, items, log_assignment, temperature, backend="chunked", scratch=scratch)
     sums, _ = positives(components, items, log_assignment, temperature, histories)
-    return (sums - histories.counts * log_z).sum()
+    return histories.weights.to(items.dtype) @ (sums - histories.counts * log_z)
 
 
 def bounded(bound: float | None) -> bool:
@@ -108,8 +109,8 @@ class _Sweep(torch.autograd.Function):
     """The log-likelihood and all its gradients in one sweep over blocks of users, each with all items.
 
     With P = softmax of a user's logits over concepts and items, and s_ik = p_uik / p_ui at the positives, the gradient
-    by the logits is s − n_u P. It needs nothing from outside, so the forward pass takes it while P is at hand: three
-    matrix products in all.
+    by the logits is s − n_u P, times the user's weight. It needs nothing from outside, so the forward pass takes it
+    while P is at hand: three matrix products in all.
     """
 
     @staticmethod
@@ -118,20 +119,20 @@ class _Sweep(torch.autograd.Function):
         height: int,
     ) -> Tensor:  # fmt: skip
         sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
-        counts = histories.counts.to(items.dtype)
+        counts, weights = histories.counts.to(items.dtype), histories.weights.to(items.dtype)
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
             own = histories.of(users)
             at = own.own_rows * (len(concepts) * len(items)) + own.items + concepts  # (concepts, positives)
-            flat, n = logits.view(-1), counts[users]
+            flat, n, weight = logits.view(-1), counts[users], weights[users]
             picked = flat.index_select(0, at.view(-1)).view_as(at)
             log_p = picked.logsumexp(dim=0)
-            total += log_p.sum() - n @ _softmax_(logits.flatten(1))
+            total += weight.index_select(0, own.own_rows) @ log_p - (n * weight) @ _softmax_(logits.flatten(1))
             if sums is not None:
                 share = picked.sub_(log_p).exp_().div_(n.index_select(0, own.own_rows))
                 flat.index_add_(0, at.view(-1), share.view(-1), alpha=-1)
-                sums.add(users, logits, -n)
+                sums.add(users, logits, -n * weight)
         ctx.save_for_backward(*(() if sums is None else sums.result()))
         return total
 

@@ -12,7 +12,7 @@ draws only, so its cost does not grow with the catalogue.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -87,9 +87,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     assert histories.rows is not None
     hidden = torch.zeros(histories.batch, negatives + 1, dtype=torch.uint8, device=items.device)
     hidden[histories.rows, first[own]] = 1  # the last column takes what was not drawn
-    local = Histories(
-        own.to(histories.items.dtype), histories.starts, histories.stops, histories.longest, histories.rows
-    )
+    local = replace(histories, items=own.to(histories.items.dtype))
     return Local(rows, count, local, draws, log_weights, hidden[:, :negatives].contiguous())
 
 
@@ -111,14 +109,15 @@ def sampled_log_likelihood(
     sums, totals = positives(components, items, log_assignment, temperature, local.histories, precision)
     drawn = items.index_select(0, local.draws)
     log_weighted = log_assignment.index_select(0, local.draws) + local.log_weights[:, None]
-    counts = local.histories.counts
+    weights = local.histories.weights.to(items.dtype)
+    counts = local.histories.counts * weights
     if backend_for(items) == "chunked":
         own = components, drawn, log_weighted, temperature, totals, counts
-        return sums.sum() - sum_log_partition_with(*own, local.hidden, precision, scratch)
+        return weights @ sums - sum_log_partition_with(*own, local.hidden, precision, scratch)
     others = log_partition(
         components, drawn, log_weighted, temperature, precision=precision, hidden=local.hidden, bound=bound
     )
-    return (sums - counts * torch.logaddexp(totals, others)).sum()
+    return weights @ sums - counts @ torch.logaddexp(totals, others)
 
 
 def _unique(values: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -32,6 +32,8 @@ class Histories:
     """No history has more items."""
     rows: Tensor | None = None
     """(interactions,) the user of each, where `items` are those of the batch, one user after the other."""
+    balance: float = 0.0
+    """How far the likelihoods of users with long histories are held back."""
 
     @property
     def batch(self) -> int:
@@ -41,6 +43,15 @@ class Histories:
     def counts(self) -> Tensor:
         """(batch,)"""
         return self.stops - self.starts
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """What a user's likelihood counts: items^−balance, scaled so that interactions count 1 on average: (batch,)"""
+        counts = self.counts.double()
+        if self.balance == 0:
+            return torch.ones_like(counts)
+        held_back = counts.clamp(min=1) ** -self.balance
+        return held_back * (counts.sum() / (held_back @ counts).clamp(min=1e-12))
 
     @cached_property
     def offsets(self) -> Tensor:

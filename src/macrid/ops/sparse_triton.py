@@ -310,7 +310,8 @@ class Likelihood(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         inputs = scaled(components, items, log_assignment, temperature, precision)
         dim, wants = components.shape[-1], any(ctx.needs_input_grad)
-        counts = histories.counts.to(items.dtype)
+        weights = histories.weights.to(items.dtype)
+        counts = histories.counts * weights
         log_z, by_components = forward(
             inputs, None, dim, temperature, precision, bounded=bounded, with_gradient=wants, weights=counts
         )
@@ -319,12 +320,12 @@ class Likelihood(torch.autograd.Function):
         if wants:
             by_items, by_assignment = backward_items(inputs, None, counts.log2() - log_z, None, dim, precision)
             gradients = by_components, by_items, by_assignment
-            minus = torch.full_like(log_z, -1.0)  # these are the gradients of sum_u n_u log Z_u, minus the likelihood's
+            minus = -weights.expand_as(log_z).contiguous()  # gradients of sum_u w_u n_u log Z_u: minus the likelihood's
             positives_backward(
                 inputs, log_assignment, histories, totals, minus, None, gradients, temperature, precision
             )
             ctx.save_for_backward(*gradients)
-        return (sums - counts * log_z).sum(dim=-1) / LOG2_E
+        return (weights * sums - counts * log_z).sum(dim=-1) / LOG2_E
 
     @staticmethod
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:

@@ -7,12 +7,23 @@ temperature and epoch more than on the items, so it is held against its mean ove
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from macrid.models.macridvae import EPSILON, MacridNetwork
+from macrid.models.macridvae import EPSILON, MANY, MacridNetwork
 from macrid.ops.vectors import unit
 from macrid.training.adam import Adam
+
+QUIET = 3
+"""Epochs without a merge after which the number is settled. Concepts drift together when training goes on for long."""
+
+
+def settled(counts: Sequence[int]) -> bool:
+    """Whether the number of concepts stays as it is. counts: after every epoch so far."""
+    merged = bool(counts) and counts[-1] < MANY
+    return merged and len(counts) > QUIET and len(set(counts[-QUIET - 1 :])) == 1
 
 
 @torch.no_grad()
@@ -35,7 +46,8 @@ def divergences(assignment: Tensor) -> Tensor:
 
     assignment: c, (items, concepts).
     """
-    p = (assignment / assignment.sum(dim=0)).T.contiguous()  # p_{i|k}: (concepts, items)
+    mass = assignment.sum(dim=0).clamp(min=torch.finfo(assignment.dtype).tiny)  # that of a concept no item is near
+    p = (assignment / mass).T.contiguous()  # p_{i|k}: (concepts, items)
     own = torch.special.entr(p).sum(dim=1)
     middle = torch.stack([torch.special.entr((p + one) / 2).sum(dim=1) for one in p])
     return (middle - (own + own[:, None]) / 2).clamp(min=0)

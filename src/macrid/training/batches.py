@@ -15,8 +15,8 @@ from macrid.ops.sparse import Histories, backend_for
 class DeviceHistories:
     """A users × items matrix as CSR tensors on a device."""
 
-    def __init__(self, matrix: sp.csr_array, device: torch.device) -> None:
-        self.users = matrix.shape[0]
+    def __init__(self, matrix: sp.csr_array, device: torch.device, balance: float = 0.0) -> None:
+        self.users, self.balance = matrix.shape[0], balance
         self.longest = int(np.diff(matrix.indptr).max(initial=0))
         self.starts = torch.from_numpy(np.array(matrix.indptr, dtype=np.int64)).to(device)
         self.items = torch.from_numpy(np.array(matrix.indices, dtype=np.int32)).to(device)
@@ -24,7 +24,8 @@ class DeviceHistories:
     def batch(self, users: Tensor) -> Histories:
         """The histories of these users, in this order; where kernels read the CSR itself, nothing is copied."""
         if backend_for(self.starts) == "triton":
-            return Histories(self.items, self.starts[users], self.starts[users + 1], self.longest)
+            starts, stops = self.starts[users], self.starts[users + 1]
+            return Histories(self.items, starts, stops, self.longest, balance=self.balance)
         return self.copied(users)
 
     def copied(self, users: Tensor, interactions: int | None = None) -> Histories:
@@ -34,7 +35,7 @@ class DeviceHistories:
         ends = counts.cumsum(0)
         rows = torch.repeat_interleave(counts, output_size=interactions)
         positions = torch.arange(len(rows), device=users.device) + (stops - ends)[rows]
-        return Histories(self.items[positions].long(), ends - counts, ends, self.longest, rows)
+        return Histories(self.items[positions].long(), ends - counts, ends, self.longest, rows, self.balance)
 
     def sizes(self, batches: Sequence[Tensor]) -> list[int]:
         """How many interactions each batch of users has."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from macrid.config import TrainingSettings
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
+from macrid.evaluation.disentanglement import is_collapsed
 from macrid.evaluation.ranking import evaluate
 from macrid.ops.partition import Precision
 from macrid.ops.sparse import backend_for
@@ -98,7 +99,7 @@ def _train(
     network.precision = choose_precision(settings.precision, model.device)
     network.scratch = settings.scratch_mib << 18  # numbers of four bytes
     optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
-    data = DeviceHistories(matrix, model.device)
+    data = DeviceHistories(matrix, model.device, settings.balance)
     step = Step(network, optimiser, data, torch.Generator(model.device), settings)
     average = Average(network, settings.average)
     progress = Progress()
@@ -120,7 +121,11 @@ def _train(
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, step, settings, epoch, on_step)
             check_weights(model, epoch)
-            if adapts and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
+            if (
+                adapts
+                and not adaptive.settled([record.concepts or 0 for record in model.log])
+                and adaptive.merge_alike(network, optimiser, model.settings.merge_below)
+            ):
                 step = Step(network, optimiser, data, step.generator, settings)
                 average.weights.pop("prototypes", None)
                 progress.best_score = -1.0  # that of another number of concepts
@@ -239,7 +244,7 @@ def effective_concepts(network: Any) -> float | None:
 def _warn_of_collapse(model: NeuralRecommender) -> None:
     in_use = effective_concepts(model.network)
     concepts = getattr(model.network, "concepts", 1)
-    if in_use is not None and in_use < concepts / 2 and not math.isclose(in_use, concepts / 2):
+    if in_use is not None and is_collapsed(in_use, concepts):
         other = {"similarity": "cosine", "start": "svd"}
         remedies = [
             f"{name}='{value}'" for name, value in other.items() if getattr(model.settings, name, value) != value

@@ -51,7 +51,15 @@ SHAPE = (
     "width",
     "similarity",
 )  # equal in all models, if they have it
-TRAINING_SHAPE = ("batch_size", "epochs", "average", "likelihood", "precision", "device")  # equal in all trainings
+TRAINING_SHAPE = (
+    "batch_size",
+    "epochs",
+    "average",
+    "balance",
+    "likelihood",
+    "precision",
+    "device",
+)  # equal in all trainings
 
 
 def fit_many(
@@ -64,9 +72,9 @@ def fit_many(
 ) -> list[TrainingError | None]:
     """Fit every model in place, as `model.fit` would, with the weights of its best epoch.
 
-    training: the training settings of each model; batch size, epochs, average, likelihood, precision and device must
-        be the same for all, as must the class and shape of the models (concepts, dim, temperature, hidden layers,
-        width, similarity).
+    training: the training settings of each model; batch size, epochs, average, balance, likelihood, precision and
+        device must be the same for all, as must the class and shape of the models (concepts, dim, temperature,
+        hidden layers, width, similarity).
         Everything else may differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience and
         seed. With the sampled likelihood, or concepts="auto", models are trained one after the other.
     on_epoch: called with the number of a model and its `Epoch`.
@@ -149,7 +157,8 @@ class _Group:
         on_epoch: Callable[[int, Epoch], None] | None,
     ) -> None:
         self.members = [_Member(n, model, own) for n, (model, own) in enumerate(zip(models, settings, strict=True))]
-        self.data, self.validation, self.on_epoch = DeviceHistories(matrix, device), validation, on_epoch
+        self.data = DeviceHistories(matrix, device, settings[0].balance)
+        self.validation, self.on_epoch = validation, on_epoch
         self.generator, self.device = torch.Generator(device), device
         self.count = torch.zeros((), device=device)  # steps taken
         self.moments: list[tuple[Tensor, Tensor]] = []

@@ -1,0 +1,118 @@
+"""macrid reproduce: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from macrid.cli.common import console, error_console, print_json, step_progress
+from macrid.errors import MacridError
+
+
+def reproduce(
+    what: list[str] = typer.Argument(help="Any of table1, figure2, figure4, or all."),
+    out: Path = typer.Option(..., "--out", "-o", help="The folder for numbers, pictures and the report."),
+    quick: bool = typer.Option(False, "--quick", help="Small settings: minutes, not hours; the numbers mean little."),
+    data: list[str] = typer.Option([], "--data", help="Only these data sets of Table 1; repeat for more."),
+    seeds: int | None = typer.Option(None, "--seeds", help="Seeds of Table 1. Default: 3."),
+    configurations: int | None = typer.Option(
+        None, "--configurations", help="Of each method of Figure 4 (the paper: 2,000). Default: 300."
+    ),
+    trials: int | None = typer.Option(
+        None, "--trials", help="Search for settings again with so many trials each (the paper: 200)."
+    ),
+    device: str = typer.Option("auto", "--device", help="A GPU if there is one (auto), cpu, cuda, cuda:1."),
+    report: Path | None = typer.Option(None, "--report", help="Where the report goes. Default: results.md in --out."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Compute the paper's tables and figures, and report them beside the paper's.
+
+    What is finished is kept in --out: the same command goes on after an interruption. A data set whose files are
+    missing is named and left out.
+
+    Example: macrid reproduce all --quick --out paper/
+    """
+    from macrid.errors import CollapseWarning
+    from macrid.models.devices import choose_device
+    from macrid.paper import table1
+    from macrid.paper.report import write_report
+    from macrid.paper.reproduce import QUICK, Plan, Reproduction
+
+    blocks = _blocks(what)
+    choose_device(device)
+    for name, value in (("seeds", seeds), ("configurations", configurations), ("trials", trials)):
+        if value is not None and value < 1:
+            raise MacridError(f"--{name} is {value}; it must be at least 1")
+    plan = QUICK if quick else Plan()
+    given: dict[str, Any] = {"seeds": seeds, "configurations": configurations, "trials": trials}
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(plan, data=_checked_data(data) or table1.DATA, training={**plan.training, "device": device})
+    warnings.simplefilter("ignore", CollapseWarning)  # seeds and settings that collapse are part of the result
+    results = {}
+    with step_progress() as progress:
+        bar = progress.add_task("", total=None, told="")
+
+        def on_part(name: str, ready: bool) -> None:
+            progress.update(bar, description=name, told="" if ready else "computing", advance=int(ready))
+            if not error_console.is_terminal and not ready:
+                error_console.print(name)
+
+        def on_missing(message: str) -> None:
+            error_console.print(f"left out: {message}", style="yellow", soft_wrap=True)
+
+        path = report or out / "results.md"
+        work = Reproduction(out, plan, on_part, on_missing)
+        work.prepare(blocks, path)
+        for block in blocks:
+            progress.update(bar, total=work.parts_of(block), completed=0)
+            results[block] = work.run(block)
+            write_report(out, path)
+    if json:
+        print_json({"report": str(path), "blocks": results})
+        return
+    if "table1" in results:
+        console.print(_table(results["table1"]["rows"]))
+    console.print(f"{path}: ready", soft_wrap=True)
+
+
+def _blocks(what: list[str]) -> list[str]:
+    from macrid.paper.reproduce import BLOCKS
+
+    unknown = [name for name in what if name not in (*BLOCKS, "all")]
+    if unknown:
+        told = "; Figure 3 comes with traversals" if unknown[0] == "figure3" else ""
+        raise MacridError(f"nothing is called '{unknown[0]}'; there are {', '.join(BLOCKS)} and all{told}")
+    return [name for name in BLOCKS if name in what or "all" in what]
+
+
+def _checked_data(names: list[str]) -> tuple[str, ...]:
+    from macrid.data import catalog
+
+    for name in names:
+        catalog.entry(name)
+    return tuple(names)
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    from macrid.paper import table1
+    from macrid.tuning.space import BUDGET_DIM
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("data")
+    table.add_column("method")
+    for name in ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md"):
+        table.add_column(name, justify="right", no_wrap=True)
+    last = None
+    for row in rows:
+        scores = table1.summary(row["runs"]).values()
+        count = row["runs"][0]["parameters"]
+        size = [f"{count / 1e6:.2f} M", f"{count / (2 * row['items'] * BUDGET_DIM):.2f}"]
+        cells = [f"{mean:.3f}±{se:.3f}".replace("0.", ".") for mean, se in scores]
+        table.add_row(row["data"] if row["data"] != last else "", table1.METHODS[row["method"]], *cells, *size)
+        last = row["data"]
+    return table

@@ -1,0 +1,246 @@
+"""macrid tune: search for the settings with which a model does best."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.table import Table
+
+from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress
+from macrid.config import TrainingSettings
+from macrid.errors import MacridError, StudyError, first_line
+
+if TYPE_CHECKING:
+    from macrid.configs import Config
+    from macrid.tuning.search import Progress, Search
+
+BEST, DATABASE, HISTORY, IMPORTANCE = "best.json", "study.db", "history.png", "importance.png"
+
+
+def tune(
+    data: str = typer.Argument(help="A prepared folder, or a name of the catalogue (macrid data list)."),
+    out: Path = typer.Option(..., "--out", "-o", help="Where best.json, the study and its pictures go."),
+    model: str = typer.Option("macridvae", help="macridvae, multvae, multdae or ease."),
+    trials: int = typer.Option(200, help="How many the study shall have, those of earlier runs included."),
+    storage: str | None = typer.Option(
+        None, help="Address of a database that several machines share. Default: study.db in --out.", show_default=False
+    ),
+    study: str | None = typer.Option(None, help="Name of the study. Default: DATA-MODEL.", show_default=False),
+    jobs: int | None = typer.Option(
+        None, help="Trainings at once. Default: one per core, 16 at most.", show_default=False
+    ),
+    confirm: int = typer.Option(5, help="So many of the best are trained with two more seeds; the best mean wins."),
+    fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Give a setting instead of searching it; repeatable."),
+    epochs: int | None = setting(TrainingSettings, "epochs"),
+    patience: int | None = setting(TrainingSettings, "patience"),
+    seed: int | None = setting(TrainingSettings, "seed"),
+    device: str | None = setting(TrainingSettings, "device"),
+    timeout: float | None = typer.Option(None, metavar="MINUTES", help="Begin no training after so many minutes."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Search the paper's space for good settings, several trainings at once; the same command goes on.
+
+    Example: macrid tune ml-1m --trials 200 --out tuned/ml-1m
+
+    Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
+    """
+    training, fixed = given(TrainingSettings, locals()), _fixed(fix)
+    from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
+
+    check_counts(trials, jobs, confirm, timeout)
+    check_settings(model, fixed, training)
+    name = study or f"{Path(data).resolve().name}-{model.lower()}"
+    _check_folder(out, name, storage)
+    split, _ = load_split(data)
+    _make(out)
+    search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
+    with closing(search):
+        _check_search(search, out)
+        with _going_on(search), _display(trials, _keeper(out / BEST)) as show:
+            search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
+        best, progress = search.found(), search.progress(trials)
+        best.write(out / BEST)
+        _draw(search, out, best)
+    if json:
+        _print_json(search, progress, out)
+        return
+    _print_best(best)
+    if progress.done < trials:
+        console.print(f"{progress.done} of {trials} trials; the same command goes on")
+    again = shlex.join(["macrid", "train", data, "--config", str(out / BEST), "--out", "RUN"])
+    console.print(f"{out / BEST}: ready; next: {again}", soft_wrap=True)
+
+
+def _fixed(texts: list[str]) -> dict[str, Any]:
+    """Settings from NAME=VALUE; a value is a number if it reads as one."""
+    import json
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--fix")
+        try:
+            found[name.strip().replace("-", "_")] = json.loads(value)
+        except ValueError:
+            found[name.strip().replace("-", "_")] = value.strip()
+    return found
+
+
+def _database(out: Path) -> str:
+    path = str(out / DATABASE)
+    if any(letter in path for letter in "?{}"):
+        raise StudyError(f"{out}: a study cannot lie in a folder with one of ?{{}} in its name; choose another")
+    return f"sqlite:///{path}"
+
+
+def _check_folder(out: Path, name: str, storage: str | None) -> None:
+    """Refuse a folder in which something would be overwritten; before any work is done, and without any change."""
+    import json
+
+    if out.exists() and not out.is_dir():
+        raise StudyError(f"{out}: is a file; give the name of a folder")
+    best = out / BEST
+    if best.exists():
+        try:
+            other = json.loads(best.read_text(encoding="utf-8"))["study"]
+        except (OSError, ValueError, LookupError, TypeError):
+            raise StudyError(f"{best}: was not written by a search; move it away or give another --out") from None
+        if other != name:
+            raise StudyError(f"{out}: holds the search '{other}', not '{name}'; give another --out")
+    if storage is None:
+        _database(out)
+        others = [found for found in _studies(out / DATABASE) if found != name]
+        if others:
+            raise StudyError(f"{out}: holds the search '{others[0]}', not '{name}'; give another --out")
+
+
+def _studies(path: Path) -> list[str]:
+    """Names of the studies in a file of SQLite, which is only read."""
+    import sqlite3
+
+    if not path.exists() or path.stat().st_size == 0:
+        return []
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60)) as connection:
+            return [name for (name,) in connection.execute("SELECT study_name FROM studies")]
+    except sqlite3.Error as error:
+        raise StudyError(f"{path}: not a study ({first_line(error)}); move it away or give another --out") from None
+
+
+def _make(out: Path) -> None:
+    import tempfile
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise StudyError(f"{out}: cannot be written ({error.strerror or error}); choose another folder") from error
+
+
+def _check_search(search: Search, out: Path) -> None:
+    """Say what is there already; refuse to write over files that are not of this study."""
+    there = [name for name in (BEST, HISTORY, IMPORTANCE) if (out / name).exists()]
+    known = search.progress(0).done
+    if there and not known:
+        raise StudyError(f"{out / there[0]}: is not of this study, which is new; move it away or give another --out")
+    if known:
+        trials = "1 trial is" if known == 1 else f"{known} trials are"
+        error_console.print(f"{search.name}: going on, {trials} there", soft_wrap=True)
+
+
+def _keeper(path: Path) -> Callable[[Config | None], None]:
+    """Writes what is better than what it wrote before."""
+    kept: dict[str, Any] = {}
+
+    def keep(best: Config | None) -> None:
+        known = best and (best.about["trial"], best.about.get("scores"))
+        if best is not None and kept.get("known") != known:
+            best.write(path)
+            kept["known"] = known
+
+    return keep
+
+
+@contextmanager
+def _going_on(search: Search) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        done = search.progress(0).done
+        error_console.print(f"{done} trials are done and kept; those that were running are tried again")
+        error_console.print(f"go on with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)
+        raise
+
+
+@contextmanager
+def _display(trials: int, keep: Callable[[Config | None], None]) -> Iterator[Callable[[Progress], None]]:
+    """A bar, or in a log file a line for every new best, which is kept."""
+    told: set[int] = set()
+    with step_progress() as bars:
+        bar = bars.add_task(f"trial 0/{trials}", total=trials, told="starting")
+
+        def show(progress: Progress) -> None:
+            keep(progress.best)
+            score = "–" if progress.best is None else f"{progress.best.about['score']:.4f}"
+            counts = f"{progress.pruned} pruned, {progress.failed} failed, best {score}"
+            if progress.unconfirmed:
+                bars.update(bar, description="confirming", told=f"{progress.unconfirmed} trainings left, best {score}")
+            else:
+                done = f"trial {progress.done}/{trials}"
+                bars.update(
+                    bar, description=done, completed=progress.done, told=f"{progress.running} running, {counts}"
+                )
+            if progress.best is not None and progress.best.about["trial"] not in told:
+                told.add(progress.best.about["trial"])
+                if not error_console.is_terminal:
+                    best = f"trial {progress.best.about['trial']} is the best"
+                    error_console.print(f"{progress.done}/{trials}: {best}, {counts}", soft_wrap=True)
+
+        yield show
+
+
+def _draw(search: Search, out: Path, best: Config) -> None:
+    from importlib.util import find_spec
+
+    from macrid.tuning import plots
+
+    if find_spec("matplotlib") is None:
+        error_console.print("pictures need matplotlib; install it with `pip install 'macrid[plot]'`", soft_wrap=True)
+        return
+    plots.draw_history(search.study, out / HISTORY, best)
+    try:
+        plots.draw_importance(search.study, out / IMPORTANCE)
+    except MacridError as error:
+        error_console.print(f"{out / IMPORTANCE}: left out, {error}", soft_wrap=True)
+
+
+def _print_json(search: Search, progress: Progress, out: Path) -> None:
+    import json
+
+    from macrid.tuning.study import hidden_password
+
+    best = json.loads((out / BEST).read_text(encoding="utf-8"))
+    counts = {"trials": progress.done, "pruned": progress.pruned, "failed": progress.failed}
+    print_json({"best": best, **counts, "study": search.name, "storage": hidden_password(search.storage)})
+
+
+def _print_best(best: Config) -> None:
+    """Settings and scores, for people."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("setting")
+    table.add_column(best.model, justify="right")
+    for name, value in {**best.settings, **best.training}.items():
+        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    console.print(table)
+    scores = best.about.get("scores", [best.about["score"]])
+    seeds = [best.training["seed"] + more for more in range(len(scores))]
+    told = ", ".join(f"{score:.4f} (seed {seed})" for score, seed in zip(scores, seeds, strict=True))
+    mean = f"; mean {sum(scores) / len(scores):.4f}" if len(scores) > 1 else ""
+    console.print(f"validation NDCG@100 of trial {best.about['trial']}: {told}{mean}", soft_wrap=True)

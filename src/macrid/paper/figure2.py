@@ -1,0 +1,59 @@
+"""Figure 2: items and users on a map, by concept and by true category; and numbers that the picture does not give.
+
+Concepts are learned without the categories, with K = 7 of them on AliShop-7C, by cosine and by inner product.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import macrid.evaluation.disentanglement as scores
+from macrid.configs import Config
+from macrid.evaluation.ranking import evaluate
+from macrid.models.macridvae import MacridVAE
+
+if TYPE_CHECKING:
+    from macrid.data.split import Split
+
+DATA = "alishop-7c-4k"
+CONCEPTS = 7
+SHOWN_COMPONENTS = 2  # of every user, the most confident ones
+
+
+def config(similarity: str) -> Config:
+    """One concept for each category, default settings otherwise."""
+    return Config("macridvae", {"concepts": CONCEPTS, "similarity": similarity})
+
+
+def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **training: Any) -> dict[str, Any]:
+    """Train and score the concepts; with a map of so many items (None: all)."""
+    model = MacridVAE(**config(similarity).settings)
+    model.fit(split.train, validation=split.validation, seed=seed, **training)
+    found: dict[str, Any] = {"seed": seed, **agreement(model, split)}
+    if points != 0:
+        from macrid.paper.maps import items_and_users
+
+        users = None if points is None else points // 2
+        found["map"] = items_and_users(model, split.train.matrix, SHOWN_COMPONENTS, points, users)
+    return found
+
+
+def categories(split: Split) -> np.ndarray:
+    """(items,)"""
+    assert split.table is not None
+    return split.table.column("category").to_numpy(zero_copy_only=False)
+
+
+def agreement(model: MacridVAE, split: Split) -> dict[str, float]:
+    """How well the concepts agree with the categories, how many are in use, and how well the model ranks."""
+    concepts, truth = model.concepts_of_items(), categories(split)
+    return {
+        "nmi": scores.nmi(concepts, truth),
+        "ari": scores.ari(concepts, truth),
+        "purity": scores.purity(concepts, truth),
+        "matched_accuracy": scores.matched_accuracy(concepts, truth),
+        "effective_concepts": scores.effective_concepts(concepts),
+        "ndcg@100": evaluate(model, split.test, ("ndcg@100",))["ndcg@100"].mean,
+    }

@@ -1,0 +1,93 @@
+"""Results that are computed once: each part is a JSON file, written whole, with what it was computed from and where."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from macrid.errors import MacridError
+from macrid.files import write_atomically
+from macrid.version import __version__
+
+
+class Parts:
+    """A folder of parts. A part whose key has changed is computed again; others are taken as they are."""
+
+    def __init__(self, folder: Path, device: str = "auto", on_part: Callable[[str, bool], None] | None = None) -> None:
+        """device: on which parts are computed.
+
+        on_part: called with the name of a part, before it is computed (False) and when it is there (True).
+        """
+        self.folder, self.device, self._told = folder, device, on_part or (lambda name, ready: None)
+        self.seconds = 0.0
+        self.machines: list[dict[str, Any]] = []
+
+    def get(self, name: str, key: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        """What `compute` returns, or returned when it was last called for this name and key."""
+        path = self.folder / f"{name}.json"
+        key = json.loads(json.dumps(key))
+        found = self._read(path)
+        if found is None or found.get("key") != key:
+            self._told(name, False)
+            began = time.monotonic()
+            value = json.loads(json.dumps(compute(), allow_nan=False))
+            found = {
+                "key": key,
+                "seconds": round(time.monotonic() - began, 1),
+                "where": where(self.device),
+                "value": value,
+            }
+            self._write(path, found)
+        self._told(name, True)
+        self.seconds += found["seconds"]
+        if found["where"] not in self.machines:
+            self.machines.append(found["where"])
+        return found["value"]
+
+    def about(self) -> dict[str, Any]:
+        """What the parts asked for so far took, and on which machines."""
+        return {"seconds": round(self.seconds, 1), "machines": self.machines}
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(content) + "\n")
+        except OSError as error:
+            raise MacridError(
+                f"{path}: cannot be written ({error.strerror or error}); finished parts are safe"
+            ) from error
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None  # missing or damaged: computed again
+        return found if isinstance(found, dict) and {"key", "seconds", "where", "value"} <= set(found) else None
+
+
+def where(device: str = "auto") -> dict[str, Any]:
+    """This machine, the versions that matter, and the day."""
+    import torch
+
+    from macrid.models.devices import choose_device
+
+    chosen = choose_device(device)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "machine": torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{_processor()}, {cores} cores",
+        "versions": f"macrid {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()

@@ -1,0 +1,244 @@
+"""All of it: which blocks there are, how much of each is computed, and the folder that the results go to.
+
+OUT/table1.json, figure2.json, figure4.json    the numbers
+OUT/figure2.png, figure4.png                   the pictures
+OUT/parts/                                     what was computed, part by part; an interrupted run goes on from there
+OUT/tuned/                                     settings, if they were searched for again
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from macrid.config import TrainingSettings
+from macrid.configs import Config
+from macrid.data import catalog
+from macrid.errors import DataError, MacridError
+from macrid.files import write_atomically
+from macrid.models import model_class
+from macrid.paper import figure2, figure4, table1
+from macrid.paper.parts import Parts
+from macrid.training.checkpoint import fingerprint
+from macrid.version import __version__
+
+if TYPE_CHECKING:
+    from macrid.data.split import Split
+
+BLOCKS = ("table1", "figure2", "figure4")
+FETCHED = ("ml-latest-small", "ml-1m", "ml-1m-ge3")
+"""Small enough to be downloaded without being asked for by name; others must be at hand."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is computed."""
+
+    data: tuple[str, ...] = table1.DATA
+    seeds: int = 3
+    seeds_figure2: int = 5
+    configurations: int = 300
+    """Of each method of Figure 4; the paper has 2,000."""
+    trials: int | None = None
+    """Search for settings again, with so many trials each; otherwise the tuned settings that come with macrid."""
+    points: int | None = None
+    """Items on a map of Figure 2, and half as many users; all unless given."""
+    training: dict[str, Any] = field(default_factory=dict)
+    quick: bool = False
+
+
+QUICK = Plan(seeds=1, seeds_figure2=2, configurations=16, points=3000, training={"epochs": 6}, quick=True)
+"""Small settings that show everything within minutes; the numbers mean little."""
+
+
+class Reproduction:
+    """One output folder and what is put into it. Nothing here prints: `on_part` hears what is going on."""
+
+    def __init__(
+        self,
+        out: Path,
+        plan: Plan,
+        on_part: Callable[[str, bool], None] | None = None,
+        on_missing: Callable[[str], None] | None = None,
+    ) -> None:
+        self.out, self.plan, self._on_part = out, plan, on_part
+        self._missing_told = on_missing or (lambda message: None)
+        self._splits: dict[str, Split | str] = {}
+
+    def run(self, block: str) -> dict[str, Any]:
+        """Compute a block, write it and draw its picture."""
+        parts = Parts(self.out / "parts", self.plan.training.get("device", "auto"), self._on_part)
+        draw: Callable[[], None] | None = None
+        if block == "table1":
+            result = self._table1(parts)
+        else:
+            result, draw = (self._figure2 if block == "figure2" else self._figure4)(parts)
+        result |= {"block": block, "quick": self.plan.quick, "trials": self.plan.trials, "about": parts.about()}
+        self._write(f"{block}.json", json.dumps(result, indent=1) + "\n")
+        if draw is not None:
+            draw()
+        return result
+
+    def prepare(self, blocks: Sequence[str], report: Path) -> None:
+        """Find out before hours of work what would go wrong at their end."""
+        for folder in (self.out, report.parent):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(folder / ".writable", "")
+                (folder / ".writable").unlink()
+            except OSError as error:
+                told = f"{folder}: cannot be written ({error.strerror or error}); choose another"
+                raise MacridError(told) from error
+        needed = {"figure2": ("matplotlib", "openTSNE"), "figure4": ("matplotlib",)}
+        for block in blocks:
+            for package in needed.get(block, ()):
+                if find_spec(package) is None:
+                    raise MacridError(f"{block} needs {package}; install it with `pip install 'macrid[plot]'`")
+
+    def parts_of(self, block: str) -> int:
+        """How many parts a block has if no data set is missing."""
+        plan = self.plan
+        if block == "table1":
+            return len(plan.data) * sum(plan.seeds if has_seeds(method) else 1 for method in table1.METHODS)
+        if block == "figure2":
+            return 2 * plan.seeds_figure2
+        return len(figure4.METHODS) * -(-plan.configurations // figure4.TOGETHER)
+
+    def split(self, name: str) -> Split | None:
+        """A data set; None if its files are missing, which is said once."""
+        if name not in self._splits:
+            try:
+                self._splits[name] = catalog.load(name, download=name in FETCHED)
+            except DataError as error:
+                self._splits[name] = str(error)
+                self._missing_told(str(error))
+        found = self._splits[name]
+        return None if isinstance(found, str) else found
+
+    def config(self, data: str, model: str, split: Split) -> Config:
+        """Tuned settings: those that come with macrid, or found anew."""
+        if self.plan.trials is None or model == "popularity":
+            return table1.fitted(table1.tuned(data, model), len(split.items))
+        from macrid.tuning import tune
+
+        folder = self.out / "tuned"
+        folder.mkdir(parents=True, exist_ok=True)
+        found = tune(
+            split, model, trials=self.plan.trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
+            name=f"{data}-{model}", fixed=table1.FIXED.get(model), **self.plan.training,
+        )  # fmt: skip
+        found.write(folder / f"{data}.{model}.json")
+        return found
+
+    def _table1(self, parts: Parts) -> dict[str, Any]:
+        rows, missing = [], {}
+        for data in self.plan.data:
+            split = self.split(data)
+            if split is None:
+                missing[data] = self._splits[data]
+                continue
+            for method in table1.METHODS:
+                config = table1.variant(self.config(data, method.split("-")[0], split), method)
+                seeds = range(self.plan.seeds if has_seeds(method) else 1)
+                runs = [self._measure(parts, data, method, split, config, seed) for seed in seeds]
+                about = {"data": data, "method": method, "items": len(split.items), "config": _told(config)}
+                rows.append({**about, "search": _search(config), "runs": runs})
+            self._splits.pop(data)  # the largest are not kept while others are computed
+        return {"rows": rows, "missing": missing}
+
+    def _measure(self, parts: Parts, data: str, method: str, split: Split, config: Config, seed: int) -> dict[str, Any]:
+        return parts.get(
+            f"table1/{data}.{method}.{seed}",
+            {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
+            partial(table1.measure, split, config, seed, **self.plan.training),
+        )
+
+    def _figure2(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+        data = figure2.DATA
+        split = self.split(data)
+        if split is None:
+            return {"missing": {data: self._splits[data]}}, None
+        runs: dict[str, list[dict[str, Any]]] = {"cosine": [], "inner": []}
+        maps: dict[str, Any] = {}
+        for similarity, own in runs.items():
+            for seed in range(self.plan.seeds_figure2):
+                points = self.plan.points if seed == 0 else 0  # a map of the first seed
+                found = parts.get(
+                    f"figure2/{similarity}.{seed}",
+                    {
+                        **self._key(split),
+                        **_whole(figure2.config(similarity), {**self.plan.training, "seed": seed}),
+                        "points": points,
+                    },
+                    partial(figure2.compute, split, similarity, seed, points, **self.plan.training),
+                )
+                if "map" in found:
+                    maps[similarity] = found.pop("map")
+                own.append(found)
+        from macrid.paper.plots import draw_figure2
+
+        shown = maps["cosine"], maps["inner"], figure2.categories(split).tolist()
+        return {"data": data, "runs": runs}, partial(draw_figure2, *shown, self.out / "figure2.png")
+
+    def _figure4(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+        split = self.split(figure4.DATA)
+        if split is None:
+            return {"missing": {figure4.DATA: self._splits[figure4.DATA]}}, None
+        points: dict[str, list[dict[str, Any]]] = {}
+        for method in figure4.METHODS:
+            tuned = self.config(figure4.DATA, method.split("-")[0], split)
+            drawn = figure4.configurations(method, tuned, self.plan.configurations)
+            points[method] = []
+            for start in range(0, len(drawn), figure4.TOGETHER):
+                own = drawn[start : start + figure4.TOGETHER]
+                points[method] += parts.get(
+                    f"figure4/{method}.{start}",
+                    {**self._key(split), **_whole(tuned, self.plan.training), "drawn": own},
+                    partial(figure4.compute, split, tuned, own, **self.plan.training),
+                )
+        from macrid.paper.plots import draw_figure4
+
+        result = {"data": figure4.DATA, "configurations": self.plan.configurations, "points": points}
+        return result, partial(draw_figure4, points, figure4.METHODS, self.out / "figure4.png")
+
+    def _key(self, split: Split) -> dict[str, Any]:
+        """What a result hangs on beside its settings: the version and the data."""
+        data = {"train": split.train.matrix, "validation": split.validation.target, "test": split.test.target}
+        return {"version": __version__, "data": fingerprint(data, {})["interactions"]}
+
+    def _write(self, name: str, content: str) -> None:
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.out / name, content)
+        except OSError as error:
+            raise MacridError(f"{self.out / name}: cannot be written ({error.strerror or error})") from error
+
+
+def has_seeds(method: str) -> bool:
+    return model_class(method.split("-")[0]).has_epochs
+
+
+def _whole(config: Config, training: dict[str, Any]) -> dict[str, Any]:
+    """Every setting a training hangs on, defaults included."""
+    model = model_class(config.model)
+    own = {**getattr(model, "training_defaults", {}), **config.training, **training}
+    return {
+        "model": config.model,
+        "settings": model.settings_class.make(config.settings).model_dump(),
+        "training": TrainingSettings.make(own).model_dump(exclude={"device", "scratch_mib"}),
+    }
+
+
+def _search(config: Config) -> dict[str, Any]:
+    """Which study the settings come from, and how many trials it had."""
+    return {key: config.about[key] for key in ("study", "trials") if key in config.about}
+
+
+def _told(config: Config) -> dict[str, Any]:
+    training = {key: value for key, value in config.training.items() if key not in ("seed", "device")}
+    return {"model": config.model, "settings": config.settings, "training": training}

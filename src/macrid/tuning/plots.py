@@ -1,0 +1,181 @@
+"""Two pictures of a study: how the search went, and which settings mattered."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from importlib import import_module
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from macrid.configs import Config
+from macrid.errors import MacridError
+from macrid.files import write_atomically
+from macrid.tuning.study import finished, optuna_or_explain
+
+if TYPE_CHECKING:
+    import optuna
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; shapes differ, too
+ENDED, PRUNED, FAILED, CHOSEN = "#0072B2", "#9A9A9A", "#D55E00", "#E69F00"
+INK, FAINT, LINE = "#222222", "#666666", "#D0D0D0"
+DPI = 150
+FEWEST = 20
+"""Trials that ended well, below which the importance of settings is chance."""
+SPREAD = 4.0  # the scale reaches so many times the distance from the best to the median below the best
+
+
+def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Config | None = None) -> None:
+    _save(history(study, chosen), path)
+
+
+def draw_importance(study: optuna.Study, path: str | PathLike[str]) -> None:
+    _save(importance(study), path)
+
+
+def history(study: optuna.Study, chosen: Config | None = None) -> Figure:
+    """Every trial by its number, and the best so far; the chosen one is named."""
+    trials = finished(study)
+    groups = {state: [trial for trial in trials if trial.state.name == state] for state in ("COMPLETE", "PRUNED")}
+    ended, pruned = (_points(group) for group in groups.values())
+    failed = [trial.number for trial in trials if trial.state.name == "FAIL"]
+    if not len(ended):
+        raise MacridError("no trial has ended well, there is nothing to draw")
+    low, high = sensible_range(ended[:, 1], pruned[:, 1])
+    figure = _figure(8.0, 4.8)
+    panel = figure.subplots()
+    counts = {"trained to the end": len(ended), "pruned": len(groups["PRUNED"]), "failed": len(failed)}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    _dress(panel, _literal(study.study_name), f"{len(trials)} trials: {told}")
+    _dots(panel, ended, low, "trained to the end", "o", ENDED)
+    _dots(panel, pruned, low, "pruned", "v", PRUNED)
+    if failed:
+        style: dict[str, Any] = {"color": FAILED, "markersize": 7, "markeredgewidth": 2, "clip_on": False}
+        panel.plot(failed, [low] * len(failed), "x", label="failed", zorder=5, **style)
+    rising = np.maximum.accumulate(ended[:, 1])
+    last = max([*ended[:, 0], *pruned[:, 0], *failed])
+    steps = np.append(ended[:, 0], last), np.append(rising, rising[-1])
+    panel.plot(*steps, color=INK, linewidth=1.6, drawstyle="steps-post", label="best so far", zorder=4)
+    if min(*ended[:, 1], *pruned[:, 1], low) < low:
+        panel.plot([], [], "o", color=PRUNED, alpha=0.3, markersize=5, label="fainter: below the scale")
+    if chosen is not None:
+        _name_chosen(panel, chosen)
+    panel.set_xlim(-0.02 * max(last, 5), 1.02 * max(last, 5))
+    panel.set_ylim(low, high)
+    panel.xaxis.set_major_locator(import_module("matplotlib.ticker").MaxNLocator(integer=True))
+    panel.set_xlabel("trial", fontsize=11, color=INK)
+    panel.set_ylabel("NDCG@100 of validation users", fontsize=11, color=INK)
+    panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5, frameon=False, fontsize=10, labelcolor=INK,
+                 handletextpad=0.3, columnspacing=1.4)  # fmt: skip
+    return figure
+
+
+def importance(study: optuna.Study) -> Figure:
+    """How much each setting had to do with being among the best tenth (PED-ANOVA)."""
+    shares = importances(study)
+    figure = _figure(8.0, 1.7 + 0.42 * len(shares))
+    panel = figure.subplots()
+    ended = sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))
+    _dress(panel, _literal(study.study_name), f"share of each setting in reaching the best tenth of {ended} trials")
+    names, values = list(shares)[::-1], list(shares.values())[::-1]
+    bars = panel.barh(names, values, color=ENDED, height=0.66)
+    panel.bar_label(bars, [_percent(value) for value in values], padding=5, fontsize=11, color=INK)
+    panel.set_xlim(0, 1.12 * max(values))
+    panel.grid(visible=False)
+    panel.set_xticks([])
+    panel.spines["bottom"].set_visible(False)
+    panel.tick_params(axis="y", labelsize=11, labelcolor=INK)
+    return figure
+
+
+def importances(study: optuna.Study) -> dict[str, float]:
+    """Shares that sum to 1, the largest first; refused where there is nothing to learn."""
+    optuna = optuna_or_explain()
+    ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    if len({name for trial in ended for name in trial.params}) == 1:
+        raise MacridError("only one setting was searched, there is nothing to compare")
+    if len(ended) < FEWEST:
+        told = f"{len(ended)} of the trials ended well so far"
+        raise MacridError(f"which settings matter is told from {FEWEST} trials on; {told}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def sensible_range(ended: Any, pruned: Any) -> tuple[float, float]:
+    """From low to high so that good trials can be told apart; hopeless ones are below."""
+    best, worst = float(max(ended)), float(min(*ended, *pruned, max(ended)))
+    low = max(worst, best - SPREAD * (best - float(np.median(ended))))
+    room = 0.08 * (best - low) or 0.05 * abs(best) or 0.05
+    return low - room, best + 1.5 * room
+
+
+def _points(trials: list[optuna.trial.FrozenTrial]) -> np.ndarray:
+    """(trials, 2): number and score."""
+    pairs = [(trial.number, trial.value) for trial in trials if trial.value is not None]
+    return np.array(pairs, dtype=np.float64).reshape(-1, 2)
+
+
+def _dots(panel: Axes, points: np.ndarray, low: float, name: str, marker: str, colour: str) -> None:
+    """Those below the scale stand faint on its lower edge."""
+    inside = points[:, 1] >= low
+    style: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": colour, "markeredgewidth": 0}
+    if len(points):
+        panel.plot(*points[inside].T, markersize=5.5, alpha=0.75, label=name, zorder=3, **style)
+    below = points[~inside, 0]
+    if len(below):
+        panel.plot(below, np.full(len(below), low), markersize=5, alpha=0.3, clip_on=False, **style)
+
+
+def _name_chosen(panel: Axes, chosen: Config) -> None:
+    number, score = chosen.about["trial"], chosen.about["score"]
+    scores = chosen.about.get("scores")
+    panel.plot(number, score, "*", color=CHOSEN, markeredgecolor=INK, markersize=15, zorder=6, clip_on=False)
+    mean = f", {np.mean(scores):.4f} over {len(scores)} seeds" if scores else ""
+    told = f"chosen: trial {number}, {score:.4f}{mean}"
+    panel.set_title(told, loc="right", fontsize=10, color=INK, pad=24)
+
+
+def _dress(panel: Axes, title: str, told: str) -> None:
+    panel.set_title(title, loc="left", fontsize=13, color=INK, fontweight="bold", pad=22)
+    panel.text(0, 1.02, told, transform=panel.transAxes, fontsize=10, color=FAINT, va="bottom")
+    panel.grid(color="#EEEEEE", linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.tick_params(labelsize=10, colors=FAINT, length=0)
+    for side, spine in panel.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(LINE)
+
+
+def _percent(share: float) -> str:
+    return "< 1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def _literal(name: str) -> str:
+    return name.replace("$", r"\$")
+
+
+def _figure(width: float, height: float) -> Figure:
+    """Without pyplot: nothing global, no window, no backend to choose."""
+    try:
+        made = import_module("matplotlib.figure").Figure
+    except ImportError:
+        raise MacridError("pictures need matplotlib; install it with `pip install 'macrid[plot]'`") from None
+    figure = made(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
+    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12)
+    return figure
+
+
+def _save(figure: Figure, path: str | PathLike[str]) -> None:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    try:
+        write_atomically(path, drawn.getvalue())
+    except OSError as error:
+        raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error

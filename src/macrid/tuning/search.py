@@ -1,0 +1,347 @@
+"""The search: Optuna's TPE proposes settings, workers train them, hopeless ones are pruned, every result is kept.
+
+One process asks and tells; the workers only train. Several such processes, on several machines, may work on one study
+through a shared storage. An interrupted search goes on where it was: finished trials are in the storage, running ones
+are tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from macrid.configs import Config
+from macrid.errors import SettingsError, StudyError
+from macrid.models import model_class
+from macrid.models.devices import choose_device
+from macrid.training.checkpoint import fingerprint
+from macrid.tuning import study as studies
+from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
+from macrid.tuning.study import ERROR, HEARTBEAT, finished, reachable
+from macrid.tuning.workers import Finished, Reached, Workers
+
+if TYPE_CHECKING:
+    import optuna
+
+    from macrid.data.split import Split
+
+MOST_JOBS = 16
+CONFIRMED = "confirmed"
+"""A study has an attribute confirmed:TRIAL:SEED for the score of one of its best trials with another seed."""
+OTHER_SEEDS = (1, 2)  # added to the seed of the search
+LOOK = 2.0  # seconds after which the storage is asked again what other processes have done
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is; given to `on_progress` whenever something has changed."""
+
+    done: int
+    trials: int
+    running: int
+    """In all processes that work on the study."""
+    failed: int
+    pruned: int
+    best: Config | None
+    """`about["score"]` is its validation NDCG@100."""
+    unconfirmed: int = 0
+    """Trainings with other seeds that are left, once all trials are done."""
+
+
+def tune(
+    split: Split,
+    model: str = "macridvae",
+    *,
+    trials: int = 200,
+    storage: str = "sqlite:///study.db",
+    name: str | None = None,
+    jobs: int | None = None,
+    confirm: int = 5,
+    fixed: dict[str, Any] | None = None,
+    seed: int = 0,
+    timeout: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    **training: Any,
+) -> Config:
+    """Search the paper's space for the settings with the best validation NDCG@100; a config for `macrid train`.
+
+    trials: how many the study shall have in the end, those of earlier calls included.
+    storage: any storage URL of Optuna; a file of SQLite unless told otherwise. name: of the study in it.
+    jobs: trainings at once, by default one per core, at most 16. They run in processes of their own, so a script
+        must call this under `if __name__ == "__main__":`.
+    confirm: so many of the best trials are trained again with other seeds, and the best mean wins: the best of many
+        noisy scores is a lucky one.
+    fixed: settings that are given and not searched. training: training settings other than those searched.
+    timeout: no new training is begun after so many seconds.
+    """
+    check_counts(trials, jobs, confirm, timeout)
+    search = Search(split, model, storage, name or f"macrid-{model.lower()}", fixed or {}, seed, training)
+    with closing(search):
+        search.run(trials, jobs or default_jobs(), confirm, timeout, on_progress)
+        return search.found()
+
+
+def check_counts(trials: int, jobs: int | None, confirm: int, timeout: float | None) -> None:
+    for name, value, least in (("trials", trials, 1), ("jobs", jobs, 1), ("confirm", confirm, 0)):
+        if value is not None and value < least:
+            raise SettingsError(f"{name} is {value}; it must be at least {least}")
+    if timeout is not None and not timeout > 0:
+        raise SettingsError(f"timeout is {timeout:g}; it must be above 0")
+
+
+def check_settings(model: str, fixed: dict[str, Any], training: dict[str, Any]) -> dict[str, Range]:
+    """What there is to search; refused if something is wrong with what is given."""
+    space = without(space_of(model), model, fixed)
+    for name in training:
+        if name in space or name in fixed:
+            what = "fixed" if name in fixed else "searched"
+            raise SettingsError(f"{name} is {what} and cannot be given beside that; fix it to another value")
+    config = config_of(model, default_point(model, space, training), fixed, training, items=10**6)
+    if config is None:
+        raise SettingsError("hidden layers of this width have more parameters than any model shall have; fix less")
+    config.check()
+    choose_device(training.get("device", "auto"))
+    return space
+
+
+def default_jobs() -> int:
+    return min(os.cpu_count() or 1, MOST_JOBS)
+
+
+class Search:
+    """A study, and what this process has to do with it."""
+
+    def __init__(
+        self,
+        split: Split,
+        model: str,
+        storage: str,
+        name: str,
+        fixed: dict[str, Any],
+        seed: int,
+        training: dict[str, Any],
+    ) -> None:
+        self.split, self.model, self.storage, self.name = split, model.lower(), storage, name
+        self.fixed, self.training = fixed, {"seed": seed, **training}
+        self.space = check_settings(self.model, fixed, self.training)
+        data = {"train": split.train.matrix, "validation": split.validation.target}
+        belongs_to = {
+            "model": self.model,
+            "data": fingerprint(data, {})["interactions"],
+            "space": {key: [where.low, where.high] for key, where in self.space.items()},
+            "fixed": fixed,
+            "training": {key: value for key, value in self.training.items() if key != "device"},
+        }
+        self.study = studies.open_study(storage, name, belongs_to, self._first(), seed)
+        self.running: dict[int, tuple[optuna.Trial, float]] = {}
+
+    def close(self) -> None:
+        studies.close(self.study)
+
+    def _first(self) -> dict[str, float | int]:
+        return default_point(self.model, self.space, self.training)
+
+    def run(
+        self,
+        trials: int,
+        jobs: int,
+        confirm: int,
+        timeout: float | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """Search until the study has so many trials, whoever has done them, and its best are confirmed."""
+        told = on_progress or (lambda _: None)
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        with (
+            reachable(self.storage, studies.GO_ON),
+            Workers(jobs, self.split.train, self.split.validation) as workers,
+        ):
+            try:
+                self._search(workers, trials, deadline, told)
+                self._confirm(workers, trials, confirm, deadline, told)
+            except BaseException:
+                for trial, _ in self.running.values():
+                    studies.queue_again(self.study, trial)
+                raise
+
+    def _search(self, workers: Workers, trials: int, deadline: float, told: Callable[[Progress], None]) -> None:
+        beaten = time.monotonic()
+        while True:
+            late = time.monotonic() >= deadline
+            if not late:
+                self._begin(workers, trials)
+            told(self.progress(trials))
+            if not self.running and (late or len(finished(self.study)) >= trials):
+                return
+            for number, report in workers.reports(timeout=LOOK):
+                self._hear(workers, number, report)
+            if time.monotonic() - beaten > HEARTBEAT / 2:
+                self._beat()
+                beaten = time.monotonic()
+
+    def _confirm(
+        self, workers: Workers, trials: int, count: int, deadline: float, told: Callable[[Progress], None]
+    ) -> None:
+        """Train the best trials with other seeds. Several processes begin with different ones."""
+        running: dict[int, tuple[optuna.trial.FrozenTrial, int]] = {}
+        while True:
+            late = time.monotonic() >= deadline or len(finished(self.study)) < trials
+            waiting = [] if late else [pair for pair in self._unconfirmed(count) if pair not in running.values()]
+            left = len(waiting) + len(running)
+            random.shuffle(waiting)
+            for number, (trial, seed) in zip(workers.idle(), waiting, strict=False):
+                running[number] = trial, seed
+                config = self._config_of(trial)
+                workers.start(number, Config(config.model, config.settings, {**config.training, "seed": seed}))
+            told(self.progress(trials, left))
+            if not running:
+                return
+            for number, report in workers.reports(timeout=LOOK):
+                if isinstance(report, Finished):
+                    trial, seed = running.pop(number)
+                    self.study.set_user_attr(_key(trial, seed), report.score or 0.0)
+
+    def _unconfirmed(self, count: int) -> list[tuple[optuna.trial.FrozenTrial, int]]:
+        """Which of the best trials must be trained with which seeds."""
+        if not model_class(self.model).has_epochs:  # and so nothing random
+            return []
+        done = self._confirmed()
+        return [
+            (trial, seed)
+            for trial in self._best_first()[:count]
+            for seed in self._other_seeds()
+            if seed not in done[trial.number]
+        ]
+
+    def _other_seeds(self) -> list[int]:
+        return [self.training["seed"] + more for more in OTHER_SEEDS]
+
+    def _confirmed(self) -> dict[int, dict[int, float]]:
+        """Trial → seed → score."""
+        known = self.study.user_attrs
+        return {
+            trial.number: {seed: known[key] for seed in self._other_seeds() if (key := _key(trial, seed)) in known}
+            for trial in self._best_first()
+        }
+
+    def _best_first(self) -> list[optuna.trial.FrozenTrial]:
+        ended = [trial for trial in finished(self.study) if trial.state.name == "COMPLETE"]
+        return sorted(ended, key=lambda trial: (-(trial.value or 0.0), trial.number))
+
+    def progress(self, trials: int, unconfirmed: int = 0) -> Progress:
+        done = finished(self.study)
+        states = [trial.state.name for trial in done]
+        failed, pruned = states.count("FAIL"), states.count("PRUNED")
+        return Progress(len(done), trials, len(studies.running(self.study)), failed, pruned, self.best(), unconfirmed)
+
+    def found(self) -> Config:
+        """The best; an error that says why if there is none."""
+        best = self.best()
+        if best is None:
+            errors = Counter(
+                str(trial.user_attrs[ERROR]) for trial in finished(self.study) if ERROR in trial.user_attrs
+            )
+            why = f" ({errors.most_common(1)[0][0]})" if errors else ""
+            raise StudyError(f"study '{self.name}': no trial has ended well{why}")
+        return best
+
+    def best(self) -> Config | None:
+        """Of the trials with several seeds the one with the best mean; until there are some, the best trial."""
+        with reachable(self.storage):
+            ended = self._best_first()
+            if not ended:
+                return None
+            done = self._confirmed()
+            scores = {trial.number: [trial.value or 0.0, *done[trial.number].values()] for trial in ended}
+            whole = [trial for trial in ended if len(scores[trial.number]) == 1 + len(OTHER_SEEDS)]
+            trial = max(whole, key=lambda trial: sum(scores[trial.number])) if whole else ended[0]
+            config = self._config_of(trial)
+            about: dict[str, Any] = {
+                "score": trial.value,
+                **({"scores": scores[trial.number]} if whole else {}),
+                "trial": trial.number,
+                "trials": len(finished(self.study)),
+                "study": self.name,
+                **{key: trial.user_attrs[key] for key in ("epoch", "parameters") if key in trial.user_attrs},
+            }
+        training = {key: value for key, value in config.training.items() if key != "device"}
+        return Config(config.model, config.settings, training, about)
+
+    def _config(self, values: dict[str, Any]) -> Config | None:
+        return config_of(self.model, values, self.fixed, self.training, len(self.split.items))
+
+    def _config_of(self, trial: optuna.trial.FrozenTrial) -> Config:
+        config = self._config(trial.params)
+        assert config is not None  # or it would not have been trained
+        return config
+
+    def _begin(self, workers: Workers, trials: int) -> None:
+        """Give every idle worker a trial, as long as there are some to do."""
+        for number in workers.idle():
+            while len(finished(self.study)) + len(studies.running(self.study)) < trials:
+                trial = studies.ask(self.study)
+                if self._is_too_many(trial, trials):
+                    studies.queue_again(self.study, trial)
+                    return
+                config = self._config(draw(trial, self.space))
+                if config is not None:
+                    self.running[number] = trial, time.monotonic()
+                    workers.start(number, config)
+                    break
+                trial.set_user_attr(ERROR, "its hidden layers alone have more parameters than the budget")
+                self.study.tell(trial, state=_state("PRUNED"))
+
+    def _is_too_many(self, trial: optuna.Trial, trials: int) -> bool:
+        """Whether other processes have begun the last trials at the same moment."""
+        taken = [*finished(self.study), *studies.running(self.study)]
+        own = trial.datetime_start, trial.number
+        return sum((other.datetime_start, other.number) < own for other in taken) >= trials
+
+    def _hear(self, workers: Workers, number: int, report: Reached | Finished) -> None:
+        trial, began = self.running[number]
+        try:
+            if isinstance(report, Finished):
+                del self.running[number]
+                self._end(trial, time.monotonic() - began, report)
+            elif self._is_hopeless(trial, report):
+                workers.stop(number)
+        except studies.optuna_or_explain().exceptions.UpdateFinishedTrialError:
+            workers.stop(number)  # this process was asleep, and another one took the trial for abandoned
+
+    def _is_hopeless(self, trial: optuna.Trial, report: Reached) -> bool:
+        trial.report(report.score, report.epoch)
+        if not trial.should_prune():
+            return False
+        trial.set_user_attr("pruned_at", report.epoch)
+        return True
+
+    def _end(self, trial: optuna.Trial, seconds: float, report: Finished) -> None:
+        trial.set_user_attr("seconds", round(seconds, 2))
+        if report.error is not None or report.score is None:
+            trial.set_user_attr(ERROR, report.error or "it ended before its first epoch")
+            self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
+        elif report.epochs == 0 and "pruned_at" in trial.user_attrs:  # told to stop
+            self.study.tell(trial, state=_state("PRUNED"), skip_if_finished=True)
+        else:
+            for key in ("epoch", "parameters"):
+                trial.set_user_attr(key, getattr(report, key))
+            self.study.tell(trial, report.score, skip_if_finished=True)
+
+    def _beat(self) -> None:
+        for trial, _ in self.running.values():
+            studies.beat(self.study, trial)
+        studies.queue_abandoned(self.study)
+
+
+def _key(trial: optuna.trial.FrozenTrial, seed: int) -> str:
+    return f"{CONFIRMED}:{trial.number}:{seed}"
+
+
+def _state(name: str) -> optuna.trial.TrialState:
+    return studies.optuna_or_explain().trial.TrialState[name]

@@ -1,0 +1,117 @@
+"""What is searched: the space of the paper's supplement, and what each model has of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from macrid.config import TrainingSettings
+from macrid.configs import Config
+from macrid.errors import SettingsError
+from macrid.models import model_class
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included; whole ones where both are."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: int | None = None
+
+    def draw(self, trial: optuna.Trial, name: str) -> float | int:
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(name, self.low, self.high, step=self.step or 1)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def nearest(self, value: float) -> float | int:
+        inside = min(max(value, self.low), self.high)
+        return self.low + round((inside - self.low) / self.step) * self.step if self.step else inside
+
+
+PAPER = {
+    "prior_std": Range(0.075, 0.5),
+    "beta": Range(0.0, 100.0),
+    "concepts": Range(1, 20),
+    "learning_rate": Range(1e-8, 1.0, log=True),
+    "l2": Range(1e-12, 1.0, log=True),
+    "dropout": Range(0.05, math.nextafter(1.0, 0.0)),
+    "hidden_layers": Range(0, 3),
+    "width": Range(50, 700, step=50),
+}
+OWN: dict[str, dict[str, Range]] = {
+    # Liang et al. found beta far below 1 best, which a uniform draw from [0, 100] would hardly ever try.
+    "multvae": {"beta": Range(1e-3, 100.0, log=True)},
+    "ease": {"regularisation": Range(1.0, 10_000.0, log=True)},
+}
+BUDGET_DIM = 100
+"""Models of the paper have about 2 · items · this many parameters."""
+
+
+def space_of(model: str) -> dict[str, Range]:
+    """Every setting of the model, or of its training, that is searched."""
+    chosen = model_class(model)
+    has = {**chosen.settings_class.model_fields, **(TrainingSettings.model_fields if chosen.has_epochs else {})}
+    space = {name: where for name, where in PAPER.items() if name in has} | OWN.get(model.lower(), {})
+    if not space:
+        raise SettingsError(f"{model} has nothing to tune")
+    return space
+
+
+def without(space: dict[str, Range], model: str, fixed: dict[str, Any]) -> dict[str, Range]:
+    """What is left to search when some settings are given; those must be settings of the model or its training."""
+    chosen = model_class(model)
+    has = {**chosen.settings_class.model_fields, **(TrainingSettings.model_fields if chosen.has_epochs else {})}
+    for name in fixed:
+        if name in ("seed", "device"):
+            raise SettingsError(f"{name} is nothing to search or fix; give it as --{name} ({name}= in Python)")
+        if name not in has:
+            raise SettingsError(f"no setting '{name}' to fix; {model} and its training have {', '.join(has)}")
+    gone = {*fixed, *(["width"] if fixed.get("hidden_layers") == 0 else [])}
+    left = {name: where for name, where in space.items() if name not in gone}
+    if not left:
+        raise SettingsError(f"{', '.join(fixed)}: with these fixed nothing of {model} is left to tune")
+    return left
+
+
+def draw(trial: optuna.Trial, space: dict[str, Range]) -> dict[str, float | int]:
+    """One point of the space; the width of hidden layers only where there are any."""
+    values = {name: where.draw(trial, name) for name, where in space.items() if name != "width"}
+    if "width" in space and values.get("hidden_layers", 1) > 0:
+        values["width"] = space["width"].draw(trial, "width")
+    return values
+
+
+def default_point(model: str, space: dict[str, Range], training: dict[str, Any]) -> dict[str, float | int]:
+    """The defaults of the model, moved into the space: the first point to try."""
+    chosen = model_class(model)
+    defaults = TrainingSettings.make({**getattr(chosen, "training_defaults", {}), **training}).model_dump()
+    defaults |= chosen.settings_class.make({}).model_dump()
+    point = {name: where.nearest(defaults[name]) for name, where in space.items()}
+    if point.get("hidden_layers") == 0:
+        point.pop("width", None)
+    return point
+
+
+def config_of(
+    model: str, values: dict[str, Any], fixed: dict[str, Any], training: dict[str, Any], items: int
+) -> Config | None:
+    """Settings for the values of a trial; None if no such model has about 2 · items · 100 parameters."""
+    chosen = model_class(model)
+    own = set(chosen.settings_class.model_fields)
+    everything = {**fixed, **values}
+    settings = {name: value for name, value in everything.items() if name in own}
+    rest = {name: value for name, value in everything.items() if name not in own}
+    if model.lower() in ("multvae", "multdae") and "dim" not in fixed:
+        from macrid.models.multvae import dim_for
+
+        dim = dim_for(items, 2 * items * BUDGET_DIM, chosen.settings_class.make(settings))
+        if dim < 2:
+            return None
+        settings["dim"] = dim
+    return Config(model, settings, {**training, **rest})

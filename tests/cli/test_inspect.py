@@ -1,0 +1,234 @@
+"""macrid inspect: what it prints, for people and programs, and what it leaves out."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import macrid
+from macrid import cli, runs
+from macrid.data.ids import Ids
+from macrid.evaluation import inspection
+from macrid.evaluation.disentanglement import effective_concepts, independence, nmi
+from macrid.models.base import Recommender
+from macrid.models.neural import Posterior
+
+
+@pytest.fixture(scope="module")
+def run(trained, tmp_path_factory):
+    model, split = trained
+    folder = tmp_path_factory.mktemp("inspect") / "run"
+    runs.save(model, folder, heldout={"validation": split.validation, "test": split.test})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(trained):
+    model, split = trained
+    return inspection.inspect(model, split.test.history)
+
+
+class Plain(Recommender):
+    """A model without concepts and components."""
+
+    fit = scores = state = load_state = to = None
+
+    def __init__(self, items=60):
+        super().__init__()
+        self.items, self.popularity = Ids.range(items), np.arange(items)
+        random = np.random.default_rng(0)
+        self.vectors = random.normal(size=(items, 4))
+        self.table = pa.table({"price": self.vectors[:, 0], "kind": [f"{n % 3}" for n in range(items)]})
+
+    def _item_vectors(self):
+        return torch.from_numpy(self.vectors)
+
+
+class OneComponent(Plain):
+    """A model with one component a user, without concepts."""
+
+    def __init__(self, std):
+        super().__init__()
+        self.std = std
+
+    def posterior(self, histories):
+        mean = np.random.default_rng(1).normal(size=(histories.shape[0], 1, 4)).astype(np.float32)
+        return Posterior(mean, np.full_like(mean, self.std))
+
+
+def test_it_has_help_with_an_example(invoke):
+    code, out, _ = invoke("inspect", "--help")
+    assert code == 0
+    assert "Example: macrid inspect" in out
+
+
+def test_the_json_has_the_documented_shape(invoke, run, trained):
+    model, split = trained
+    code, out, err = invoke("inspect", run, "--split", "test", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    concept_of = model.concepts_of_items()
+    assert [entry["concept"] for entry in answer["concepts"]] == list(range(7))
+    assert [entry["items"] for entry in answer["concepts"]] == np.bincount(concept_of, minlength=7).tolist()
+    for share in ("share", "interactions"):
+        assert sum(entry[share] for entry in answer["concepts"]) == pytest.approx(1)
+    assert answer["effective_concepts"] == pytest.approx(effective_concepts(concept_of))
+    components = model.posterior(split.test.history).mean
+    assert answer["independence"] == pytest.approx(independence(components.reshape(50, -1)))
+    assert answer["independence_per_concept"][3] == pytest.approx(independence(components[:, 3]))
+    categories = model.table.column("category").to_numpy(zero_copy_only=False)
+    assert answer["attributes"]["category"]["nmi"] == pytest.approx(nmi(concept_of, categories))
+    assert {"nmi", "ari", "purity"} <= set(answer["attributes"]["price"])
+    assert len(answer["dimensions"]) == 7 * 16
+    assert set(answer["dci"]) >= {"disentanglement", "completeness", "informativeness"}
+
+
+def test_typical_items_belong_to_their_concept(report, trained):
+    model, _ = trained
+    concept_of = model.concepts_of_items()
+    titles = model.table.column("title").to_pylist()
+    for entry in report["concepts"]:
+        assert len(entry["typical"]) == min(3, entry["items"])
+        for item in entry["typical"]:
+            (position,) = model.items.positions([model.items.parse(item["id"])])
+            assert concept_of[position] == entry["concept"]
+            assert item["title"] == titles[position]
+
+
+def test_the_parts_of_the_kl_add_up(report):
+    for kl in (report["kl"], *report["kl_per_concept"]):
+        parts = kl["mutual_information"] + kl["total_correlation"] + kl["dimension_wise_kl"]
+        assert parts == pytest.approx(kl["kl"])
+    per_concept = [kl["dimension_wise_kl"] for kl in report["kl_per_concept"]]
+    assert report["kl"]["dimension_wise_kl"] == pytest.approx(sum(per_concept))
+    assert sum(entry["kl"] for entry in report["dimensions"]) == pytest.approx(sum(per_concept))
+
+
+def test_a_dimension_that_is_an_attribute_is_found_and_one_that_is_not_is_not():
+    model = OneComponent(std=0.5)
+    found = inspection.inspect(model, np.zeros((20, 60)))["dimensions"]
+    assert (found[0]["attribute"], found[0]["correlation"]) == ("price", pytest.approx(1))
+    assert [entry["attribute"] for entry in found[1:]] == [None] * 3
+
+
+def test_dimensions_behind_hidden_layers_go_with_no_attribute(trained):
+    reference, split = trained
+    prices = torch.tensor(reference.table.column("price").to_pylist())[:, None].expand(-1, 8)
+    found = {}
+    for layers in (0, 1):
+        model = macrid.MultVAE(dim=8, hidden_layers=layers, width=12).fit(split.train, epochs=2, device="cpu")
+        model._item_vectors = lambda: prices
+        found[layers] = inspection.inspect(model, split.test.history)
+    assert {entry["attribute"] for entry in found[0]["dimensions"]} == {"price"}
+    assert {(entry["attribute"], entry["correlation"]) for entry in found[1]["dimensions"]} == {(None, None)}
+    assert all(entry["kl"] > 0 for entry in found[1]["dimensions"])
+    told = [any(note.startswith("hidden layers stand between") for note in found[layers]["notes"]) for layers in (0, 1)]
+    assert told == [False, True]
+
+
+def test_one_standard_deviation_of_zero_does_not_make_a_model_without_distribution():
+    found = inspection.inspect(OneComponent(std=[0.5, 0.5, 0, 0.5]), np.zeros((20, 60)))
+    assert found["kl"] is None
+    assert any("standard deviation of 0, so their KL is infinite" in note for note in found["notes"])
+    point = inspection.inspect(OneComponent(std=0), np.zeros((20, 60)))
+    assert "OneComponent has no distribution over components: KL is left out" in point["notes"]
+
+
+def test_concepts_of_items_are_computed_once_however_many_concepts_there_are(trained, monkeypatch):
+    model, _ = trained
+    compute, calls = model.concepts_of_items, []
+    monkeypatch.setattr(model, "concepts_of_items", lambda: calls.append(1) or compute())
+    inspection.inspect(model, None)
+    assert len(calls) <= 2  # for all concepts, and for all typical items together
+
+
+def test_people_get_tables_within_80_columns(invoke, run):
+    code, out, _ = invoke("inspect", run, columns=80)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "100 held-out users" in out
+    for word in ("typical items", "category", "independence", "total correlation", "DCI completeness", "MIG"):
+        assert word in out
+
+
+def test_a_run_without_held_out_users_tells_the_rest(invoke, trained, tmp_path):
+    trained[0].save(tmp_path / "run")
+    code, out, _ = invoke("inspect", tmp_path / "run", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert len(answer["concepts"]) == 7
+    assert (answer["independence"], answer["kl"], answer["users"]) == (None, None, 0)
+    assert "the run keeps no held-out users" in " ".join(answer["notes"])
+    code, _, err = invoke("inspect", tmp_path / "run", "--split", "test")
+    assert code == 1
+    assert "keeps no held-out users" in err
+
+
+def test_damaged_held_out_users_are_told_and_not_taken_for_none(invoke, trained, tmp_path):
+    model, split = trained
+    runs.save(model, tmp_path / "run", heldout={"validation": split.validation, "test": split.test})
+    (tmp_path / "run" / "heldout.safetensors").write_bytes(b"damaged")
+    code, out, err = invoke("inspect", tmp_path / "run", columns=400)
+    assert (code, out) == (1, "")
+    assert "heldout.safetensors: damaged" in err
+
+
+def test_a_run_that_keeps_one_group_of_held_out_users_is_inspected_on_it(invoke, trained, tmp_path):
+    model, split = trained
+    runs.save(model, tmp_path / "run", heldout={"test": split.test})
+    code, out, _ = invoke("inspect", tmp_path / "run", "--json")
+    assert code == 0
+    assert json.loads(out)["users"] == 50
+
+
+def test_models_without_concepts_hide_what_does_not_apply(capsys):
+    plain = inspection.inspect(Plain(), None)
+    assert (plain["concepts"], plain["dimensions"], plain["effective_concepts"]) == ([], [], None)
+    one = inspection.inspect(OneComponent(std=0.5), np.zeros((20, 60)))
+    assert one["kl"]["users"] == 20
+    assert one["attributes"] == {}
+    point = inspection.inspect(OneComponent(std=0), np.zeros((20, 60)))
+    assert point["kl"] is None
+    assert point["independence"] == pytest.approx(one["independence"])
+    for found in (plain, one, point):
+        cli.inspect.show(found)
+        assert "concept " not in capsys.readouterr().out
+
+
+def test_without_scikit_learn_the_rest_is_told(trained, monkeypatch):
+    monkeypatch.setattr(inspection, "find_spec", lambda name: None)
+    found = inspection.inspect(trained[0], None)
+    assert found["dci"] is None
+    assert found["mig"] is not None
+    assert "DCI needs scikit-learn; pip install 'macrid[plot]'" in found["notes"]
+
+
+def test_collapse_and_empty_concepts_are_warned_about(trained, report, monkeypatch):
+    assert report["warnings"] == []
+    model, _ = trained
+    monkeypatch.setattr(model, "concepts_of_items", lambda: np.repeat([2, 5], [150, len(model.items) - 150]))
+    told = inspection.inspect(model, None)["warnings"]
+    assert told[0].startswith("collapse: items divide as over 1.")
+    assert told[1] == "no item belongs to concept 0, 1, 3, 4, 6"
+
+
+def test_all_items_in_one_of_two_concepts_are_warned_about():
+    report = {
+        "concepts": [{"concept": 0, "items": 9}, {"concept": 1, "items": 0}],
+        "effective_concepts": 1.0,
+        "kl": None,
+    }
+    assert inspection._warnings(report)[0].startswith("collapse: items divide as over 1.0 concepts of 2")
+
+
+def test_many_users_and_items_are_represented_by_some(monkeypatch, trained):
+    monkeypatch.setattr(inspection, "MOST_USERS", 30)
+    monkeypatch.setattr(inspection, "MOST_ITEMS", 100)
+    monkeypatch.setattr(inspection, "MOST_FACTORS", 2)
+    model, split = trained
+    found = inspection.inspect(model, split.test.history)
+    assert found["kl"]["users"] == found["users"] == 30
+    assert "30 of 50 held-out users, drawn at random, stand for all" in found["notes"]
+    assert len(found["dci"]["factors"]) == 2

@@ -1,0 +1,49 @@
+import pytest
+
+from macrid.configs import Config
+from macrid.models import model_class
+from macrid.paper import table1
+from macrid.tuning.space import BUDGET_DIM
+
+ITEMS = {"ml-latest-small": 5_168, "ml-1m": 3_502, "ml-1m-ge3": 3_605, "alishop-7c-4k": 19_362}
+
+
+@pytest.mark.parametrize("data", ITEMS)
+@pytest.mark.parametrize("model", ["macridvae", "multvae", "multdae", "ease"])
+def test_tuned_settings_are_there_for_every_data_set_at_hand_and_valid(data, model):
+    config = table1.tuned(data, model)
+    assert config.model == model
+    assert config.about["study"] == f"{data}-{model}"
+    assert config.about["trials"] >= (24 if model == "ease" else 200)
+
+
+@pytest.mark.parametrize("data", ["ml-1m", "alishop-7c-4k"])
+@pytest.mark.parametrize("model", ["macridvae", "multvae", "multdae"])
+def test_tuned_models_have_about_two_tables_of_100_dimensions(data, model):
+    config = table1.tuned(data, model)
+    network = model_class(model)(**config.settings)._build(ITEMS[data])
+    count = sum(parameter.numel() for parameter in network.parameters())
+    assert count == config.about["parameters"]
+    assert 0.95 < count / (2 * ITEMS[data] * BUDGET_DIM) < 1.05
+
+
+def test_a_data_set_without_settings_of_its_own_gets_those_of_ml_1m():
+    assert table1.tuned("netflix", "macridvae") == table1.tuned("ml-1m", "macridvae")
+    assert table1.tuned("ml-1m", "popularity") == Config("popularity")
+
+
+def test_a_measurement_repeats_and_knows_its_seed(shop_split):
+    config = Config("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
+    first, again, other = (table1.measure(shop_split, config, seed) for seed in (0, 0, 1))
+    assert first["test"] == again["test"] != other["test"]
+    assert other["seed"] == 1
+    assert first["users"] == 50
+    assert first["parameters"] == 2 * 160 * 8 + 7 * 8 + 8 * 16 + 16
+
+
+def test_the_summary_is_the_mean_over_seeds():
+    runs = [
+        {"test": dict.fromkeys(table1.PAPER_METRICS, v), "se": dict.fromkeys(table1.PAPER_METRICS, 0.1)}
+        for v in (0.2, 0.4)
+    ]
+    assert table1.summary(runs)["ndcg@100"] == (pytest.approx(0.3), pytest.approx(0.1))

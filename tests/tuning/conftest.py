@@ -1,0 +1,123 @@
+"""A real PostgreSQL, and workers that need no process."""
+
+import glob
+import os
+import secrets
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from macrid.tuning import search
+from macrid.tuning.workers import Finished
+
+PASSWORD = "open-sesame"
+
+
+@sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
+def _fast(connection, _):
+    """No test pulls the plug: SQLite need not wait for the disk."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
+
+
+class Server:
+    """A PostgreSQL cluster in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.programs, self.folder = programs, folder
+        self.before = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []  # root may not run it
+        if self.before:
+            shutil.chown(folder, "postgres")
+        (folder / "password").write_text(PASSWORD)
+        (folder / "password").chmod(0o644)
+        self._run(
+            "initdb", "-D", folder / "data", "-U", "tuner", "-A", "scram-sha-256", "--pwfile", folder / "password", "-N"
+        )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"postgresql+psycopg://tuner:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self._run("pg_ctl", "-D", self.folder / "data", "-w", "-o", options, "-l", self.folder / "log", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self.folder / "data", "-w", "-m", "immediate", "stop")
+
+    def _run(self, program: str, *args: object) -> None:
+        command = [*self.before, str(self.programs / program), *map(str, args)]
+        done = subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server that runs, with a password; skipped where PostgreSQL is not installed, but not in CI."""
+    found = shutil.which("initdb")
+    programs = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) if found is None else [found]
+    if not programs:
+        told = "PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)"
+        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+    folder = Path(tempfile.mkdtemp(prefix="macrid-pg-"))
+    server = Server(Path(programs[-1]).parent, folder)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def database(postgres):
+    """The address of an empty database."""
+    import psycopg
+
+    name = f"study_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres.url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres.url.removesuffix("postgres") + name
+
+
+class Here:
+    """Workers that are done at once; how well, `score` says: a number, or an error."""
+
+    def __init__(self, count, train, validation, score):
+        self.count, self.score, self.given = count, score, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def idle(self):
+        return [number for number in range(self.count) if number not in self.given]
+
+    def start(self, number, config):
+        self.given[number] = config
+
+    def stop(self, number):
+        pass
+
+    def reports(self, timeout):
+        for number, config in list(self.given.items()):
+            del self.given[number]
+            score = self.score(config)
+            yield number, Finished(error=score) if isinstance(score, str) else Finished(score, 3, 5, 1000)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Let searches use a function of a config instead of trainings."""
+
+    def use(score):
+        monkeypatch.setattr(search, "Workers", lambda *given: Here(*given, score))
+
+    use(lambda config: 1 / (1 + abs(config.settings["regularisation"] - 100)))
+    return use
