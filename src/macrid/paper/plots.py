@@ -241,7 +241,7 @@ def _method(panel: Axes, dots: np.ndarray, name: str, index: int) -> Any:
     middle_x, middle_y = binned_medians(x, y)
     panel.plot(middle_x, middle_y, color="white", linewidth=4, alpha=0.8, zorder=3)
     panel.plot(middle_x, middle_y, color=colour, linewidth=1.8, zorder=4)
-    rank = _rank_correlation(x, y)
+    rank = rank_correlation(x, y)
     told = f"{name}: {_plural(len(x), 'model')}" + (
         "" if rank is None else f", Spearman ρ = {rank:+.2f}".replace("-", "−")
     )
@@ -256,7 +256,7 @@ def binned_medians(x: np.ndarray, y: np.ndarray, most: int = 12, fewest: int = 1
     return np.array([np.median(x[own]) for own in groups]), np.array([np.median(y[own]) for own in groups])
 
 
-def _rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(spearmanr(x, y).statistic)

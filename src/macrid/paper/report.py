@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from macrid.errors import MacridError, first_line
 from macrid.evaluation.ranking import PAPER_METRICS
 from macrid.paper import figure4, table1
+from macrid.paper.plots import rank_correlation
 from macrid.paper.reproduce import BLOCKS
 from macrid.tuning.space import BUDGET_DIM
 
 METRICS = ("NDCG@100", "Recall@20", "Recall@50")
-PICTURE = {"figure2": "Figure 2", "figure4": "Figure 4"}
 
 
 def write_report(folder: Path, path: Path) -> None:
@@ -272,8 +271,8 @@ def _figure4(block: dict[str, Any], pictures: str) -> list[str]:
 
 
 def _rank(a: np.ndarray, b: np.ndarray) -> str:
-    constant = len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0
-    return "" if constant else f"{spearmanr(a, b).statistic:+.2f}".replace("-", "−")
+    found = rank_correlation(a, b)
+    return "" if found is None else f"{found:+.2f}".replace("-", "−")
 
 
 # Settings
