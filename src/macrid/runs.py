@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import scipy.sparse as sp
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -164,6 +165,23 @@ def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
     except KeyError:
         raise RunError(f"{path}: keeps no {split} users") from None
     return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
+
+
+def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.csr_array | None:
+    """Of one group of held-out users, or of all; None if all were asked for and the run keeps none."""
+    if which is not None:
+        return read_heldout(folder, which).history
+    if not (Path(folder) / "heldout.safetensors").exists():
+        return None
+    found, wrong = [], None
+    for group in ("test", "validation"):
+        try:
+            found.append(read_heldout(folder, group).history)
+        except RunError as error:  # a run may keep one of the groups only
+            wrong = error
+    if not found and wrong is not None:
+        raise wrong
+    return sp.csr_array(sp.vstack(found))
 
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:

@@ -123,13 +123,21 @@ def test_without_matplotlib_the_search_ends_well(ease, tmp_path, monkeypatch):
         (["--storage", "sqlite:////nowhere/x.db"], "unable to open database file"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line_and_exit_code_1(ease, more, told):
+def test_what_is_wrong_is_one_line_and_exit_code_1_and_leaves_nothing_behind(ease, more, told, tmp_path):
     code, out, err = ease(*more)
+    assert not (tmp_path / "out").exists()
     assert (code, out) == (1, "")
     assert told in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert "s3cret" not in err
+
+
+def test_training_settings_that_a_model_does_not_use_are_named_and_left_out(ease, tmp_path):
+    code, _, err = ease("--epochs", 3, "--patience", 2)
+    assert code == 0
+    assert "ease is computed at once and makes no use of --epochs, --patience" in err
+    assert Config.read(tmp_path / "out" / "best.json").training == {"seed": 0}
 
 
 def test_a_fix_without_a_value_is_wrong_usage(ease):

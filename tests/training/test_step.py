@@ -1,5 +1,8 @@
 """One step of training against the same step written by hand, and what sampled training learns."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +18,7 @@ from macrid.ops.sampled import Sampler, gather
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 from macrid.training.loop import choose_precision
-from macrid.training.step import Step, products
+from macrid.training.step import Step, products, without_collection
 
 ITEMS, USERS = 30, 12
 
@@ -190,3 +193,30 @@ def test_a_bad_setting_of_a_step_is_named_with_what_it_may_be(shop_split, settin
 def test_a_setting_of_the_training_given_to_the_model_is_sent_to_fit(setting):
     with pytest.raises(SettingsError, match=f"'{next(iter(setting))}' is a setting of the training.* give it to fit"):
         macrid.MacridVAE(**setting)
+
+
+def test_garbage_is_collected_before_a_capture_and_not_during_it():
+    class Cycle:
+        pass
+
+    def leave_garbage():
+        left = Cycle()
+        left.itself = left
+        return weakref.ref(left)
+
+    before = leave_garbage()
+    with without_collection():
+        assert before() is None
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_collection_is_left_as_it_was_even_by_a_capture_that_fails(enabled):
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(RuntimeError), without_collection():
+            raise RuntimeError("of the capture")
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()

@@ -13,7 +13,7 @@ from rich.text import Text
 # which no module imported here does.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-from macrid.cli import data, demo, doctor, evaluate, inspect, recommend, reproduce, similar, train, tune
+from macrid.cli import data, demo, doctor, evaluate, inspect, map, recommend, reproduce, similar, train, tune
 from macrid.cli.common import error_console, show_warnings
 from macrid.errors import MacridError
 
@@ -34,6 +34,7 @@ app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(similar.similar)
 app.command()(inspect.inspect)
+app.command("map")(map.draw_map)
 app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,18 @@ def setting(settings: type[Settings], name: str, *flags: str) -> Any:
 def given(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:
     """Those options that were given and belong to these settings."""
     return {name: options[name] for name in settings.model_fields if options.get(name) is not None}
+
+
+def flags(fields: Iterable[str]) -> str:
+    """The options of settings, for a message."""
+    return ", ".join("--" + field.replace("_", "-") for field in fields)
+
+
+def tell_unused(model: str, training: Iterable[str]) -> None:
+    """Which training settings a model without epochs does not use."""
+    unused = [field for field in training if field not in ("seed", "device")]
+    if unused:
+        error_console.print(f"{model} is computed at once and makes no use of {flags(unused)}", soft_wrap=True)
 
 
 def load_split(source: str) -> tuple[Split, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.table import Table
@@ -13,9 +13,6 @@ from rich.text import Text
 
 from macrid.cli.common import console, print_json, working
 from macrid.cli.evaluate import Which
-
-if TYPE_CHECKING:
-    import scipy.sparse as sp
 
 STRONGEST = 8  # dimensions that are shown
 
@@ -32,37 +29,15 @@ def inspect(
     Example: macrid inspect runs/ml-1m
     """
     from macrid.evaluation import inspection
-    from macrid.runs import load
+    from macrid.runs import load, read_histories
 
     with working("inspecting"):
         model = load(run, "cpu")
-        report = inspection.inspect(model, _histories(run, split))
+        report = inspection.inspect(model, read_histories(run, None if split is None else split.value))
     if json:
         print_json(report)
         return
     show(report)
-
-
-def _histories(run: Path, split: Which | None) -> sp.csr_array | None:
-    """Of the held-out users that were asked for, or all; None if all were, and the run keeps none."""
-    import scipy.sparse as sp
-
-    from macrid.errors import RunError
-    from macrid.runs import read_heldout
-
-    if split is not None:
-        return read_heldout(run, split.value).history
-    if not (run / "heldout.safetensors").exists():
-        return None
-    found, wrong = [], None
-    for group in Which:
-        try:
-            found.append(read_heldout(run, group.value).history)
-        except RunError as error:  # a run may keep one of the groups only
-            wrong = error
-    if not found and wrong is not None:
-        raise wrong
-    return sp.csr_array(sp.vstack(found))
 
 
 def show(report: dict[str, Any]) -> None:

@@ -103,8 +103,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from macrid.tuning.space import BUDGET_DIM
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("data")
-    table.add_column("method")
+    table.add_column("")
     for name in ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md"):
         table.add_column(name, justify="right", no_wrap=True)
     last = None
@@ -113,6 +112,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         count = row["runs"][0]["parameters"]
         size = [f"{count / 1e6:.2f} M", f"{count / (2 * row['items'] * BUDGET_DIM):.2f}"]
         cells = [f"{mean:.3f}±{se:.3f}".replace("0.", ".") for mean, se in scores]
-        table.add_row(row["data"] if row["data"] != last else "", table1.METHODS[row["method"]], *cells, *size)
+        if row["data"] != last:
+            table.add_row(row["data"], style="bold")
+        table.add_row(f"  {table1.METHODS[row['method']]}", *cells, *size)
         last = row["data"]
     return table

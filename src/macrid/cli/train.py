@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,13 @@ from macrid.cli.common import (
     column,
     console,
     error_console,
+    flags,
     given,
     load_split,
     print_json,
     setting,
     step_progress,
+    tell_unused,
     working,
 )
 from macrid.config import EASESettings, MacridVAESettings, TrainingSettings
@@ -207,22 +208,12 @@ def _check_options(name: str, model: type[Recommender], options: dict[str, Any],
     of_models = {field: None for other in MODELS.values() for field in other.settings_class.model_fields}
     for field in of_models:
         if options.get(field) is not None and field not in own and field not in TrainingSettings.model_fields:
-            raise SettingsError(f"{_flag(field)} is no setting of {name}; it has {_flags(own) or 'none'}")
+            raise SettingsError(f"{flags([field])} is no setting of {name}; it has {flags(own) or 'none'}")
     if model.has_epochs:
         return
     if options["resume"]:
         raise SettingsError(f"{name} is computed at once, there is nothing to resume; leave --resume away")
-    unused = [field for field in training if field not in ("seed", "device")]
-    if unused:
-        error_console.print(f"{name} is computed at once and makes no use of {_flags(unused)}", soft_wrap=True)
-
-
-def _flags(fields: Iterable[str]) -> str:
-    return ", ".join(map(_flag, fields))
-
-
-def _flag(field: str) -> str:
-    return "--" + field.replace("_", "-")
+    tell_unused(name, training)
 
 
 def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split, dict[str, Any]]:

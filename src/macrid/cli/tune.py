@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
-from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress
+from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress, tell_unused
 from macrid.config import TrainingSettings
 from macrid.errors import MacridError, StudyError, first_line
 
@@ -51,15 +51,19 @@ def tune(
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
     """
     training, fixed = given(TrainingSettings, locals()), _fixed(fix)
+    from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
 
     check_counts(trials, jobs, confirm, timeout)
     check_settings(model, fixed, training)
+    if not model_class(model).has_epochs:
+        tell_unused(model, training)
+        training = {name: training[name] for name in ("seed", "device") if name in training}
     name = study or f"{Path(data).resolve().name}-{model.lower()}"
     _check_folder(out, name, storage)
     split, _ = load_split(data)
-    _make(out)
-    search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
+    with _made(out):
+        search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
     with closing(search):
         _check_search(search, out)
         with _going_on(search), _display(trials, _keeper(out / BEST)) as show:
@@ -134,14 +138,24 @@ def _studies(path: Path) -> list[str]:
         raise StudyError(f"{path}: not a study ({first_line(error)}); move it away or give another --out") from None
 
 
-def _make(out: Path) -> None:
+@contextmanager
+def _made(out: Path) -> Iterator[None]:
+    """Make a folder; if what follows fails and leaves it empty, no folder stays behind."""
     import tempfile
 
+    is_new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise StudyError(f"{out}: cannot be written ({error.strerror or error}); choose another folder") from error
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                out.rmdir()
+        raise
 
 
 def _check_search(search: Search, out: Path) -> None:

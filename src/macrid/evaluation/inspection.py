@@ -17,7 +17,7 @@ from macrid.evaluation.disentanglement import effective_concepts, independence, 
 from macrid.evaluation.factors import dci, mig
 
 if TYPE_CHECKING:
-    from macrid.models.base import Recommender
+    from macrid.models.base import Recommender, ScoredItem
     from macrid.models.neural import Posterior
 
 MOST_USERS = 1000  # of whom components are compared; more make it slower and hardly better
@@ -70,12 +70,10 @@ def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, no
 
 def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
     """Size, weight and typical items of each."""
-    probabilities = model.confidence(_each_item(model))  # type: ignore[attr-defined]  # (items, concepts)
-    count = probabilities.shape[1]
+    typical = typical_items(model, concepts)
+    count = len(typical)
     sizes = np.bincount(concepts, minlength=count)
     weights = np.bincount(concepts, weights=model.popularity, minlength=count) / max(1, model.popularity.sum())
-    best = [_typical(model, np.flatnonzero(concepts == k), probabilities[:, k]) for k in range(count)]
-    typical = iter(model._describe(np.concatenate(best), np.zeros(sum(map(len, best)))))
     return [
         {
             "concept": k,
@@ -83,10 +81,18 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
             "items": int(sizes[k]),
             "share": float(sizes[k] / len(concepts)),
             "interactions": float(weights[k]),
-            "typical": [{"id": str(item.id), "title": item.title} for item in islice(typical, len(best[k]))],
+            "typical": [{"id": str(item.id), "title": item.title} for item in typical[k]],
         }
         for k in range(count)
     ]
+
+
+def typical_items(model: Recommender, concepts: np.ndarray) -> list[list[ScoredItem]]:
+    """A few of every concept, given the concepts of items (items,)."""
+    probabilities = model.confidence(_each_item(model))  # type: ignore[attr-defined]  # (items, concepts)
+    best = [_typical(model, np.flatnonzero(concepts == k), own) for k, own in enumerate(probabilities.T)]
+    described = iter(model._describe(np.concatenate(best), np.zeros(sum(map(len, best)))))
+    return [list(islice(described, len(own))) for own in best]
 
 
 def _typical(model: Recommender, own: np.ndarray, probability: np.ndarray) -> np.ndarray:

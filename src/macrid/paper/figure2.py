@@ -33,7 +33,7 @@ def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **
     model.fit(split.train, validation=split.validation, seed=seed, **training)
     found: dict[str, Any] = {"seed": seed, **agreement(model, split)}
     if points != 0:
-        from macrid.paper.maps import items_and_users
+        from macrid.interpret.maps import items_and_users
 
         users = None if points is None else points // 2
         found["map"] = items_and_users(model, split.train.matrix, SHOWN_COMPONENTS, points, users)

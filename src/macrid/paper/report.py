@@ -151,7 +151,9 @@ def _known(rows: list[dict[str, Any]]) -> str:
     """What explains the differences, each sentence only where it holds."""
     lines = [
         "- *Every method gets the same search* over its part of the paper's space (beta of β-MultVAE on a log scale, so"
-        " that values below 1 are tried), early stopping on the same users, and weights averaged over epochs.",
+        " that values below 1 are tried), early stopping on the same users, and weights averaged over epochs. The three"
+        " networks are searched for twice, with all items of all histories counting alike, as in the paper, and with"
+        " long histories held back (`balance`); the better one on validation users is taken.",
         "- *MacridVAE starts from an SVD of the train interactions*, the baselines at random as published. The row with"
         " a random start has the same settings otherwise: what is between the two rows is the start, not the model."
         " Concepts stay soft when not training; [model.md](model.md) has the evidence.",
@@ -173,11 +175,6 @@ def _known(rows: list[dict[str, Any]]) -> str:
         " nothing, and the best of many trials on as few validation users owes something to luck."
         for data, users in few.items()
     ]
-    weighted = [row for row in rows if row["config"]["training"].get("balance")]
-    if weighted:
-        lines.append(
-            "- *Long histories are held back* in training where `balance` is not 0; the paper sums all items alike."
-        )
     return "\n".join(lines)
 
 

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from macrid.config import TrainingSettings
 from macrid.configs import Config
 from macrid.data import catalog
@@ -128,12 +130,17 @@ class Reproduction:
 
         folder = self.out / "tuned"
         folder.mkdir(parents=True, exist_ok=True)
-        found = tune(
-            split, model, trials=self.plan.trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
-            name=f"{data}-{model}", fixed=table1.FIXED.get(model), **self.plan.training,
-        )  # fmt: skip
-        found.write(folder / f"{data}.{model}.json")
-        return found
+        found = [
+            tune(
+                split, model, trials=self.plan.trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
+                name="-".join([data, model, *training]), fixed=table1.FIXED.get(model),
+                **{**training, **self.plan.training},
+            )
+            for training in (table1.TRAINING if has_seeds(model) else ({},))
+        ]  # fmt: skip
+        best = max(found, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
+        best.write(folder / f"{data}.{model}.json")
+        return best
 
     def _table1(self, parts: Parts) -> dict[str, Any]:
         rows, missing = [], {}

@@ -29,6 +29,8 @@ METHODS = {
 """By name; what stands behind a dash is a variant with the same tuned settings."""
 FIXED = {"macridvae": {"start": "svd-encoder"}}
 """Settings that are not searched: the start that scores best."""
+TRAINING: tuple[dict[str, Any], ...] = ({}, {"balance": 0.3})
+"""Every network is searched for with each of these; the better one on validation users is taken."""
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
     "alishop-7c": {
         "multdae": (0.23923, 0.15242, 0.24892),

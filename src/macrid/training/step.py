@@ -6,6 +6,7 @@ kernel launches. A sampled step touches a different part of the tables each time
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,9 +98,23 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
         own_users = users.clone()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with without_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
             result = self.function(own_users)
         return graph, own_users, result
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Collect cyclic garbage before, not meanwhile: what an earlier training left on the device, freed during a
+    capture, makes the capture fail."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

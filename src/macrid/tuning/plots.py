@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from importlib import import_module
 from os import PathLike
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from macrid.configs import Config
+from macrid.drawing import INK, dress, heading, literal, new_figure, save
 from macrid.errors import MacridError
-from macrid.files import write_atomically
 from macrid.tuning.study import finished, optuna_or_explain
 
 if TYPE_CHECKING:
@@ -22,19 +21,17 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; shapes differ, too
 ENDED, PRUNED, FAILED, CHOSEN = "#0072B2", "#9A9A9A", "#D55E00", "#E69F00"
-INK, FAINT, LINE = "#222222", "#666666", "#D0D0D0"
-DPI = 150
 FEWEST = 20
 """Trials that ended well, below which the importance of settings is chance."""
 SPREAD = 4.0  # the scale reaches so many times the distance from the best to the median below the best
 
 
 def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Config | None = None) -> None:
-    _save(history(study, chosen), path)
+    save(history(study, chosen), path)
 
 
 def draw_importance(study: optuna.Study, path: str | PathLike[str]) -> None:
-    _save(importance(study), path)
+    save(importance(study), path)
 
 
 def history(study: optuna.Study, chosen: Config | None = None) -> Figure:
@@ -46,11 +43,12 @@ def history(study: optuna.Study, chosen: Config | None = None) -> Figure:
     if not len(ended):
         raise MacridError("no trial has ended well, there is nothing to draw")
     low, high = sensible_range(ended[:, 1], pruned[:, 1])
-    figure = _figure(8.0, 4.8)
+    figure = new_figure(8.0, 4.8, "constrained")
     panel = figure.subplots()
     counts = {"trained to the end": len(ended), "pruned": len(groups["PRUNED"]), "failed": len(failed)}
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    _dress(panel, _literal(study.study_name), f"{len(trials)} trials: {told}")
+    heading(panel, literal(study.study_name), f"{len(trials)} trials: {told}")
+    dress(panel)
     _dots(panel, ended, low, "trained to the end", "o", ENDED)
     _dots(panel, pruned, low, "pruned", "v", PRUNED)
     if failed:
@@ -77,10 +75,11 @@ def history(study: optuna.Study, chosen: Config | None = None) -> Figure:
 def importance(study: optuna.Study) -> Figure:
     """How much each setting had to do with being among the best tenth (PED-ANOVA)."""
     shares = importances(study)
-    figure = _figure(8.0, 1.7 + 0.42 * len(shares))
+    figure = new_figure(8.0, 1.7 + 0.42 * len(shares), "constrained")
     panel = figure.subplots()
     ended = sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))
-    _dress(panel, _literal(study.study_name), f"share of each setting in reaching the best tenth of {ended} trials")
+    heading(panel, literal(study.study_name), f"share of each setting in reaching the best tenth of {ended} trials")
+    dress(panel)
     names, values = list(shares)[::-1], list(shares.values())[::-1]
     bars = panel.barh(names, values, color=ENDED, height=0.66)
     panel.bar_label(bars, [_percent(value) for value in values], padding=5, fontsize=11, color=INK)
@@ -142,40 +141,5 @@ def _name_chosen(panel: Axes, chosen: Config) -> None:
     panel.set_title(told, loc="right", fontsize=10, color=INK, pad=24)
 
 
-def _dress(panel: Axes, title: str, told: str) -> None:
-    panel.set_title(title, loc="left", fontsize=13, color=INK, fontweight="bold", pad=22)
-    panel.text(0, 1.02, told, transform=panel.transAxes, fontsize=10, color=FAINT, va="bottom")
-    panel.grid(color="#EEEEEE", linewidth=0.8)
-    panel.set_axisbelow(True)
-    panel.tick_params(labelsize=10, colors=FAINT, length=0)
-    for side, spine in panel.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(LINE)
-
-
 def _percent(share: float) -> str:
     return "< 1%" if 0 < share < 0.005 else f"{share:.0%}"
-
-
-def _literal(name: str) -> str:
-    return name.replace("$", r"\$")
-
-
-def _figure(width: float, height: float) -> Figure:
-    """Without pyplot: nothing global, no window, no backend to choose."""
-    try:
-        made = import_module("matplotlib.figure").Figure
-    except ImportError:
-        raise MacridError("pictures need matplotlib; install it with `pip install 'macrid[plot]'`") from None
-    figure = made(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12)
-    return figure
-
-
-def _save(figure: Figure, path: str | PathLike[str]) -> None:
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    try:
-        write_atomically(path, drawn.getvalue())
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from macrid.errors import MacridError
-from macrid.paper.maps import items_and_users, positions
+from macrid.interpret.maps import items_and_users, positions
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,70 @@
+"""macrid map: a picture of a run, and what it refuses."""
+
+import json
+
+import pytest
+from PIL import Image
+
+import macrid
+from macrid import runs
+
+
+@pytest.fixture(scope="module")
+def run(trained, tmp_path_factory):
+    model, split = trained
+    folder = tmp_path_factory.mktemp("map") / "run"
+    runs.save(model, folder, heldout={"validation": split.validation, "test": split.test})
+    return folder
+
+
+def test_a_map_is_drawn_and_its_size_told(invoke, run, tmp_path):
+    picture = tmp_path / "map.png"
+    code, out, _ = invoke("map", run, "--out", picture, "--items", 60, "--users", 20)
+    assert (code, out) == (0, f"{picture}: 60 items, 40 components of users\n")
+    with Image.open(picture) as drawn:
+        assert drawn.format == "PNG"
+
+
+def test_positions_are_given_by_the_ids_of_items(invoke, run, tmp_path, trained):
+    model, _ = trained
+    code, out, _ = invoke("map", run, "--out", tmp_path / "map.png", "--by", "category", "--users", 0, "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["items"]["id"] == list(model.items)
+    assert told["items"]["concept"] == model.concepts_of_items().tolist()
+    assert told["users"] == {"x": [], "y": [], "concept": []}
+    assert set(told["items"]) == {"id", "x", "y", "concept"}
+
+
+def test_a_run_without_held_out_users_has_a_map_of_items(invoke, trained, tmp_path):
+    model, _ = trained
+    runs.save(model, tmp_path / "run")
+    code, out, _ = invoke("map", tmp_path / "run", "--out", tmp_path / "map.png", "--items", 30)
+    assert code == 0
+    assert "30 items, 0 components of users" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--by", "nothing"], "no attribute 'nothing'; items have category, "),
+        (["--by", "title"], "title: one value for all items, or another for each"),
+        (["--out", "."], ".: is a folder; name a file in it"),
+        (["--out", "nowhere/map.png"], "nowhere/map.png: there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_any_work(invoke, run, tmp_path, monkeypatch, options, told):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = invoke("map", run, "--out", "map.png", *options)
+    assert (code, out) == (1, "")
+    assert told in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_concepts_has_no_map(invoke, shop_split, tmp_path):
+    model = macrid.Popularity()
+    model.fit(shop_split.train)
+    runs.save(model, tmp_path / "run")
+    code, _, err = invoke("map", tmp_path / "run", "--out", tmp_path / "map.png")
+    assert code == 1
+    assert "Popularity has no concepts to map; train a MacridVAE" in err
