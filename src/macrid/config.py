@@ -56,9 +56,10 @@ class MacridVAESettings(Settings):
     """Concepts of an item when not training: the most likely one (hard, the paper's text), or all by probability."""
     similarity: Literal["cosine", "inner"] = "cosine"
     """Cosine, or the inner product that the paper shows to collapse."""
-    start: Literal["svd", "svd-encoder", "random"] = "svd"
+    start: Literal["svd", "svd-encoder", "ease", "random"] = "svd"
     """Before training: item vectors from a truncated SVD and prototypes from spherical k-means on them; the same with
-    context vectors, too, so that the encoder starts by adding up items; or random numbers."""
+    context vectors, too, so that the encoder starts by adding up items; both from an SVD of EASE's weights, which takes
+    memory for every pair of items; or random numbers."""
     merge_below: float = Field(0.7, ge=0, lt=1)
     """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
 

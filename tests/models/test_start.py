@@ -1,12 +1,15 @@
-"""The SVD start: against an exact SVD, and on groups that are plain to see."""
+"""The starts: against an exact SVD, against EASE, and on groups that are plain to see."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
+import macrid
+from macrid.errors import TrainingError
 from macrid.evaluation.disentanglement import nmi
-from macrid.models.start import item_factors, spherical_kmeans, svd_start
+from macrid.models import reference
+from macrid.models.start import EASE_REGULARISATION, ease_start, item_factors, spherical_kmeans, svd_start
 
 
 def groups(users=300, items=60, clusters=4, noise=0.02, seed=0):
@@ -67,3 +70,45 @@ def test_kmeans_finds_directions_that_are_plain_to_see():
     )
     found = spherical_kmeans(points, 5, random)
     assert nmi((points @ found.t()).argmax(dim=1).numpy(), label.numpy()) == pytest.approx(1)
+
+
+def test_item_and_context_vectors_of_all_dimensions_are_the_weights_of_ease_but_for_lengths():
+    matrix, _ = groups(users=200, items=30)
+    weights = macrid.EASE(regularisation=EASE_REGULARISATION * matrix.nnz / 30).fit(matrix).weights
+    items, contexts, prototypes = ease_start(matrix, 4, 30, seed=0)
+    told = contexts @ items.t()  # (items, items)
+    cosine = torch.nn.functional.cosine_similarity(told, weights, dim=0)
+    torch.testing.assert_close(cosine, torch.ones(30), atol=2e-3, rtol=0)
+    torch.testing.assert_close(items.norm(dim=1), torch.ones(30))
+    torch.testing.assert_close(contexts.norm(dim=1).mean(), torch.tensor(1.0))
+    torch.testing.assert_close(prototypes.norm(dim=1), torch.ones(4))
+
+
+def test_ease_brings_groups_together():
+    matrix, own = groups()
+    items, _, prototypes = ease_start(matrix, 4, 4, seed=0)
+    assert nmi((items @ prototypes.t()).argmax(dim=1).numpy(), own) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (2, 2), (3, 50), (50, 3)])
+def test_ease_starts_data_smaller_than_the_dimension(shape):
+    found = ease_start(sp.csr_array(np.ones(shape, dtype=np.float32)), 3, 8, 0)
+    assert [tuple(part.shape) for part in found] == [(shape[1], 8), (shape[1], 8), (3, 8)]
+    assert all(torch.isfinite(part).all() for part in found)
+
+
+def test_a_start_from_ease_begins_as_the_sum_of_the_context_vectors(shop_split):
+    model = macrid.MacridVAE(start="ease", dim=12, concepts=3)
+    model.fit(shop_split.train, epochs=1, learning_rate=1e-12, average=1, device="cpu")
+    items, contexts, _ = ease_start(shop_split.train.matrix, 3, 12, 0)
+    for found, given in ((model.network.item_vectors, items), (model.network.context_vectors, contexts)):
+        noise = found.detach() - given  # half structure, half noise
+        assert float(noise.norm(dim=1).mean()) == pytest.approx(1, abs=0.1)
+    identity = model.network.layers[0].weight[:12].detach()
+    assert float((identity - torch.eye(12)).abs().max()) < 12**-0.5 + 1e-6
+
+
+def test_too_many_items_for_a_start_from_ease_are_refused_with_what_helps(shop_split, monkeypatch):
+    monkeypatch.setattr(reference, "memory_left", lambda device: 1000)
+    with pytest.raises(TrainingError, match="keep fewer items, or choose another model or start"):
+        macrid.MacridVAE(start="ease").fit(shop_split.train, epochs=1)

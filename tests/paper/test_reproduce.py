@@ -1,6 +1,7 @@
 """The whole paper on a small shop that stands in for its data sets."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -130,12 +131,18 @@ def test_settings_are_searched_for_again_when_asked(small, tmp_path, monkeypatch
     def tune(split, model, *, storage, name, fixed, trials, **training):
         balance = training.get("balance", 0.0)
         asked.append((name, balance, fixed, storage, trials))
-        return Config(model, {"dim": 8}, {"balance": balance}, {"score": 0.3 - balance, "scores": [0.1, 0.1 + balance]})
+        return Config(
+            model, dict(fixed or {}), {"balance": balance}, {"score": 0.3 - balance, "scores": [0.1, 0.1 + balance]}
+        )
 
     monkeypatch.setattr("macrid.tuning.tune", tune)
+    better_start = {"start": "ease"}
+    monkeypatch.setattr(
+        table1, "with_better_start", lambda _, config, **training: replace(config, settings=better_start)
+    )
     one = work(tmp_path, plan=Plan(**{**PLAN.__dict__, "trials": 7}))
     better = one.config("ml-1m", "macridvae", shop_split)
-    assert better.training == {"balance": 0.3}
+    assert (better.settings, better.training) == (better_start, {"balance": 0.3})
     storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {"start": "svd-encoder"}
     assert asked == [
         ("ml-1m-macridvae", 0.0, fixed, storage, 7),

@@ -47,3 +47,18 @@ def test_the_summary_is_the_mean_over_seeds():
         for v in (0.2, 0.4)
     ]
     assert table1.summary(runs)["ndcg@100"] == (pytest.approx(0.3), pytest.approx(0.1))
+
+
+def test_the_start_is_the_one_with_the_better_mean_on_validation_users(monkeypatch, shop_split):
+    scores = {"svd-encoder": [0.5, 0.1, 0.1], "ease": [0.3, 0.3, 0.2]}
+    asked = []
+
+    def measure(split, config, seed, **training):
+        asked.append((config.settings["start"], seed, training))
+        return {"validation": scores[config.settings["start"]][seed], "test": {}}
+
+    monkeypatch.setattr(table1, "measure", measure)
+    given = Config("macridvae", {"start": "svd-encoder", "dim": 8}, {"l2": 0.1}, {"study": "s"})
+    found = table1.with_better_start(shop_split, given, epochs=2)
+    assert found == Config("macridvae", {"start": "ease", "dim": 8}, {"l2": 0.1}, {"study": "s"})
+    assert asked == [(start, seed, {"epochs": 2}) for start in scores for seed in range(3)]

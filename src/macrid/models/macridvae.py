@@ -20,7 +20,7 @@ from macrid.config import MacridVAESettings
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
 from macrid.models.neural import Encoding, NeuralRecommender
-from macrid.models.start import svd_start
+from macrid.models.start import ease_start, svd_start
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
@@ -251,12 +251,16 @@ class MacridVAE(NeuralRecommender):
             return
         n, dim = self.network, self.settings.dim
         device = choose_device("cpu" if self.training is None else self.training.device)
-        items, prototypes = svd_start(matrix, n.concepts, dim, seed, device)
+        if self.settings.start == "ease":
+            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, seed, device)
+        else:
+            items, prototypes = svd_start(matrix, n.concepts, dim, seed, device)
+            contexts = items
         with torch.no_grad():
             n.prototypes.copy_(prototypes)
             n.item_vectors.add_(items)  # half structure, half noise: measured best of the mixtures tried
-            if self.settings.start == "svd-encoder":
-                n.context_vectors.add_(items)
+            if self.settings.start != "svd":
+                n.context_vectors.add_(contexts)
                 *hidden, last = n.layers
                 if not hidden:  # a user's component starts as the sum of the vectors of the history
                     last.get_parameter("weight")[:dim] += torch.eye(dim)

@@ -100,19 +100,10 @@ class EASE(ClosedForm):
             return torch.where(own.counts[:, None] > 0, scores, self.shares)
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
-        dtype = _precision(matrix.shape[1], device)
-        inverse = _inverse_by_users if 3 * matrix.shape[0] < matrix.shape[1] else _inverse
-        try:
-            p = inverse(matrix, self.settings.regularisation, dtype, device)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            p = torch.full((1, 1), torch.nan)
-        weights = p.div_(-p.diagonal().clone()).float()
-        if not weights.isfinite().all():
-            raise TrainingError(
-                f"regularisation is {self.settings.regularisation:g}, too little for this data; raise it"
-            )
-        weights.diagonal().zero_()
-        return {"weights": weights, **super()._solve(matrix, device)}
+        return {
+            "weights": ease_weights(matrix, device, self.settings.regularisation),
+            **super()._solve(matrix, device),
+        }
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {"weights": (len(self.items), len(self.items)), **super()._shapes()}
@@ -131,6 +122,21 @@ class Popularity(ClosedForm):
         raise RequestError("popularity has no notion of similar items; ask another model, such as ease or macridvae")
 
 
+def ease_weights(matrix: sp.csr_array, device: torch.device, regularisation: float) -> Tensor:
+    """B of EASE: (items, items)."""
+    dtype = _precision(matrix.shape[1], device)
+    inverse = _inverse_by_users if 3 * matrix.shape[0] < matrix.shape[1] else _inverse
+    try:
+        p = inverse(matrix, regularisation, dtype, device)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        p = torch.full((1, 1), torch.nan)
+    weights = p.div_(-p.diagonal().clone()).float()
+    if not weights.isfinite().all():
+        raise TrainingError(f"regularisation is {regularisation:g}, too little for this data; raise it")
+    weights.diagonal().zero_()
+    return weights
+
+
 def _precision(items: int, device: torch.device) -> torch.dtype:
     """Double if the matrices of items × items fit in memory, else single; an error if these do not fit either."""
     left = memory_left(device)
@@ -140,7 +146,7 @@ def _precision(items: int, device: torch.device) -> torch.dtype:
             return dtype
     raise TrainingError(
         f"EASE keeps a number for every pair of items: with {items:,} items it needs {needed / 2**30:,.1f} GiB, and"
-        f" {left / 2**30:,.1f} GiB are free on {device}; keep fewer items or choose another model"
+        f" {left / 2**30:,.1f} GiB are free on {device}; keep fewer items, or choose another model or start"
     )
 
 

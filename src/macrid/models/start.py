@@ -1,10 +1,14 @@
-"""A start for item vectors and prototypes that already knows which items go together.
+"""A start for item vectors, context vectors and prototypes that already knows which items go together.
 
 Random starts make the concepts a matter of luck. Items that the same users have lie together in a truncated SVD of
-the row-normalised interactions, and spherical k-means on it gives prototypes in the middle of such groups.
+the row-normalised interactions, and spherical k-means on it gives prototypes in the middle of such groups. A truncated
+SVD of EASE's weights tells more: what an item says about others (context vectors) and what others say about it (item
+vectors), without what popularity alone explains.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from macrid.models.reference import ease_weights
+
 OVERSAMPLING = 10
 POWER_ITERATIONS = 6
+EASE_REGULARISATION = 5.0  # times the mean popularity of an item: near the best lambda of EASE on every data set tried
 KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
 KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
@@ -36,18 +43,58 @@ def svd_start(
     return vectors, spherical_kmeans(vectors, concepts, generator, device)
 
 
+def ease_start(
+    matrix: sp.csr_array, concepts: int, dim: int, seed: int, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Item and context vectors, (items, dim) each, and prototypes (concepts, dim), on the CPU.
+
+    B ≈ contexts · itemsᵀ but for lengths: item vectors and prototypes have length 1, context vectors on average.
+    device: where most of the work, the weights B and k-means, is done.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    regularisation = max(1.0, EASE_REGULARISATION * matrix.nnz / matrix.shape[1])
+    weights = ease_weights(matrix, torch.device(device), regularisation)
+    left, scale, right = truncated_svd(
+        weights.matmul, weights.t().matmul, weights.shape, min(dim, len(weights)), generator, device
+    )
+    vectors = 1e-3 * torch.randn(2, len(weights), dim, generator=generator)
+    for own, factors in zip(vectors, (right, left), strict=True):
+        own[:, : len(scale)] += (factors * scale.sqrt()).cpu()
+    items, contexts = F.normalize(vectors[0], dim=1), vectors[1] / vectors[1].norm(dim=1).mean()
+    return items, contexts, spherical_kmeans(items, concepts, generator, device)
+
+
 def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tensor:
-    """V · S of the truncated SVD of the matrix with rows of unit length, by subspace iteration: (items, rank)."""
+    """V · S of the truncated SVD of the matrix with rows of unit length: (items, rank)."""
     sizes = np.diff(matrix.indptr)
     values = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes)
     rows = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
     columns = rows.T.tocsr()
-    basis = torch.randn(matrix.shape[1], min(rank + OVERSAMPLING, *matrix.shape), generator=generator)
+    _, scale, right = truncated_svd(
+        lambda x: torch.from_numpy(rows @ x.numpy()),
+        lambda x: torch.from_numpy(columns @ x.numpy()),
+        matrix.shape,
+        rank,
+        generator,
+    )
+    return right * scale
+
+
+def truncated_svd(
+    times: Callable[[Tensor], Tensor],
+    transposed_times: Callable[[Tensor], Tensor],
+    shape: tuple[int, ...],
+    rank: int,
+    generator: Generator,
+    device: torch.device | str = "cpu",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """U (rows, rank), S (rank,), V (columns, rank) of a matrix that is known by its products, by subspace iteration."""
+    basis = torch.randn(shape[1], min(rank + OVERSAMPLING, *shape), generator=generator).to(device)
     basis = torch.linalg.qr(basis).Q
     for _ in range(POWER_ITERATIONS):
-        basis = torch.linalg.qr(torch.from_numpy(columns @ (rows @ basis.numpy()))).Q
-    _, scale, right = torch.linalg.svd(torch.from_numpy(rows @ basis.numpy()), full_matrices=False)
-    return (basis @ right.t() * scale)[:, :rank]
+        basis = torch.linalg.qr(transposed_times(times(basis))).Q
+    left, scale, inner = torch.linalg.svd(times(basis), full_matrices=False)
+    return left[:, :rank], scale[:rank], (basis @ inner.t())[:, :rank]
 
 
 def spherical_kmeans(

@@ -139,6 +139,8 @@ class Reproduction:
             for training in (table1.TRAINING if has_seeds(model) else ({},))
         ]  # fmt: skip
         best = max(found, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
+        if "start" in best.settings:
+            best = table1.with_better_start(split, best, **self.plan.training)
         best.write(folder / f"{data}.{model}.json")
         return best
 
