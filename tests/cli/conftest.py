@@ -1,11 +1,11 @@
-"""How tests run a command: in this process, as `macrid` does."""
+"""How tests run a command: in this process, as `macrid` does; and a run for commands that look at one."""
 
 import sys
 import warnings
 
 import pytest
 
-from macrid import cli
+from macrid import cli, runs
 
 
 @pytest.fixture
@@ -21,3 +21,12 @@ def invoke(capsys, monkeypatch):
         return stop.value.code or 0, out, err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def trained_run(trained, tmp_path_factory):
+    """The folder of a run with its held-out users: do not change it."""
+    model, split = trained
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    runs.save(model, folder, heldout={"validation": split.validation, "test": split.test})
+    return folder

@@ -17,14 +17,6 @@ from macrid.models.neural import Posterior
 
 
 @pytest.fixture(scope="module")
-def run(trained, tmp_path_factory):
-    model, split = trained
-    folder = tmp_path_factory.mktemp("inspect") / "run"
-    runs.save(model, folder, heldout={"validation": split.validation, "test": split.test})
-    return folder
-
-
-@pytest.fixture(scope="module")
 def report(trained):
     model, split = trained
     return inspection.inspect(model, split.test.history)
@@ -64,9 +56,9 @@ def test_it_has_help_with_an_example(invoke):
     assert "Example: macrid inspect" in out
 
 
-def test_the_json_has_the_documented_shape(invoke, run, trained):
+def test_the_json_has_the_documented_shape(invoke, trained_run, trained):
     model, split = trained
-    code, out, err = invoke("inspect", run, "--split", "test", "--json")
+    code, out, err = invoke("inspect", trained_run, "--split", "test", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
     concept_of = model.concepts_of_items()
@@ -144,8 +136,8 @@ def test_concepts_of_items_are_computed_once_however_many_concepts_there_are(tra
     assert len(calls) <= 2  # for all concepts, and for all typical items together
 
 
-def test_people_get_tables_within_80_columns(invoke, run):
-    code, out, _ = invoke("inspect", run, columns=80)
+def test_people_get_tables_within_80_columns(invoke, trained_run):
+    code, out, _ = invoke("inspect", trained_run, columns=80)
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     assert "100 held-out users" in out

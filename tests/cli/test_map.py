@@ -9,25 +9,17 @@ import macrid
 from macrid import runs
 
 
-@pytest.fixture(scope="module")
-def run(trained, tmp_path_factory):
-    model, split = trained
-    folder = tmp_path_factory.mktemp("map") / "run"
-    runs.save(model, folder, heldout={"validation": split.validation, "test": split.test})
-    return folder
-
-
-def test_a_map_is_drawn_and_its_size_told(invoke, run, tmp_path):
+def test_a_map_is_drawn_and_its_size_told(invoke, trained_run, tmp_path):
     picture = tmp_path / "map.png"
-    code, out, _ = invoke("map", run, "--out", picture, "--items", 60, "--users", 20)
+    code, out, _ = invoke("map", trained_run, "--out", picture, "--items", 60, "--users", 20)
     assert (code, out) == (0, f"{picture}: 60 items, 40 components of users\n")
     with Image.open(picture) as drawn:
         assert drawn.format == "PNG"
 
 
-def test_positions_are_given_by_the_ids_of_items(invoke, run, tmp_path, trained):
+def test_positions_are_given_by_the_ids_of_items(invoke, trained_run, tmp_path, trained):
     model, _ = trained
-    code, out, _ = invoke("map", run, "--out", tmp_path / "map.png", "--by", "category", "--users", 0, "--json")
+    code, out, _ = invoke("map", trained_run, "--out", tmp_path / "map.png", "--by", "category", "--users", 0, "--json")
     assert code == 0
     told = json.loads(out)
     assert told["items"]["id"] == list(model.items)
@@ -53,9 +45,9 @@ def test_a_run_without_held_out_users_has_a_map_of_items(invoke, trained, tmp_pa
         (["--out", "nowhere/map.png"], "nowhere/map.png: there is no folder nowhere"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_before_any_work(invoke, run, tmp_path, monkeypatch, options, told):
+def test_what_cannot_be_drawn_is_refused_before_any_work(invoke, trained_run, tmp_path, monkeypatch, options, told):
     monkeypatch.chdir(tmp_path)
-    code, out, err = invoke("map", run, "--out", "map.png", *options)
+    code, out, err = invoke("map", trained_run, "--out", "map.png", *options)
     assert (code, out) == (1, "")
     assert told in err
     assert list(tmp_path.iterdir()) == []

@@ -262,6 +262,18 @@ def test_the_shop_needs_no_files_and_is_the_same_every_time(data):
     assert not any(data.iterdir())
 
 
+def test_a_message_can_be_told_without_the_folders_of_this_machine(data, tmp_path, monkeypatch):
+    with pytest.raises(DataError) as error:
+        catalog.load("netflix")
+    assert f"in {data}/netflix; " in str(error.value)
+    told = catalog.portable(f"{error.value}; {tmp_path}/cache/x")
+    assert "in $MACRID_DATA/netflix; " in told
+    assert told.endswith("$MACRID_CACHE/x")
+    assert str(tmp_path) not in told
+    monkeypatch.delenv("MACRID_DATA")
+    assert catalog.portable("nothing to change") == "nothing to change"
+
+
 def test_the_cache_is_where_the_user_says_or_where_caches_are(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("MACRID_CACHE", raising=False)

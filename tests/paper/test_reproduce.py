@@ -23,7 +23,7 @@ def small(monkeypatch, shop_split):
 
     def load(name, **_):
         if name == "netflix":
-            raise DataError("netflix: missing mv.tar")
+            raise DataError(f"netflix: missing mv.tar in {catalog.cache_folder()}/netflix")
         return shop_split
 
     monkeypatch.setattr(catalog, "load", load)
@@ -46,8 +46,8 @@ def test_table_1_has_every_method_and_says_what_is_missing(small, tmp_path):
         ("ml-1m", "macridvae-random", 2),
         ("ml-1m", "macridvae", 2),
     ]
-    assert found["missing"] == {"netflix": "netflix: missing mv.tar"}
-    assert missing == ["netflix: missing mv.tar"]
+    assert missing == [f"netflix: missing mv.tar in {catalog.cache_folder()}/netflix"]
+    assert found["missing"] == {"netflix": "netflix: missing mv.tar in $MACRID_CACHE/netflix"}  # of no one machine
     assert json.loads((tmp_path / "table1.json").read_text()) == found
 
 

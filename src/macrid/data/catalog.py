@@ -180,6 +180,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "macrid"
 
 
+def portable(message: str) -> str:
+    """The same without the folders of this machine, which are named by the variables that stand for them."""
+    if given := os.environ.get("MACRID_DATA"):
+        message = message.replace(str(Path(given).expanduser()), "$MACRID_DATA")
+    return message.replace(str(cache_folder()), "$MACRID_CACHE")
+
+
 def locate(entry: Entry) -> Path | None:
     """The folder that has every file of the data set, or None."""
     if not entry.layouts:

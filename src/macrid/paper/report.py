@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -99,7 +98,7 @@ def _table1(block: dict[str, Any]) -> list[str]:
     for data in dict.fromkeys(row["data"] for row in rows):
         parts.append(_block_of(data, [row for row in rows if row["data"] == data]))
     for data, why in block["missing"].items():
-        parts.append(f"**{data}: left out.** {_without_paths(why)}")
+        parts.append(f"**{data}: left out.** {why}")
     return [*parts, "### What agrees with the paper, and what does not", *_findings(rows)]
 
 
@@ -216,7 +215,7 @@ def _against(own: dict[str, tuple[float, float]], other: dict[str, tuple[float, 
 def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
     parts = ["## Figure 2: do concepts find the categories?"]
     if "missing" in block:
-        return [*parts, *(f"**Left out.** {_without_paths(why)}" for why in block["missing"].values())]
+        return [*parts, *(f"**Left out.** {why}" for why in block["missing"].values())]
     names = {
         "nmi": "NMI",
         "ari": "ARI",
@@ -263,7 +262,7 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
 def _figure4(block: dict[str, Any], pictures: str) -> list[str]:
     parts = ["## Figure 4: independence against accuracy"]
     if "missing" in block:
-        return [*parts, *(f"**Left out.** {_without_paths(why)}" for why in block["missing"].values())]
+        return [*parts, *(f"**Left out.** {why}" for why in block["missing"].values())]
     lines = [
         "| method | configurations | independence, median (whole) | inside a concept | NDCG@100, median | best |"
         " rank correlation with NDCG (whole) | inside a concept |",
@@ -354,8 +353,3 @@ def _signed(values: list[float]) -> str:
 def _dot(value: float, digits: int = 3) -> str:
     """.427"""
     return f"{value:.{digits}f}".removeprefix("0")
-
-
-def _without_paths(why: str) -> str:
-    """A message of the catalogue without the folders of one machine."""
-    return re.sub(r" in /[^;]*(;|$)", r"\1", why).replace(", and put the files there", "")

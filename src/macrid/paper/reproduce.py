@@ -117,7 +117,7 @@ class Reproduction:
             try:
                 self._splits[name] = catalog.load(name, download=name in FETCHED)
             except DataError as error:
-                self._splits[name] = str(error)
+                self._splits[name] = catalog.portable(str(error))
                 self._missing_told(str(error))
         found = self._splits[name]
         return None if isinstance(found, str) else found
