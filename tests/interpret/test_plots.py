@@ -31,21 +31,28 @@ def texts(panel):
 def test_items_and_users_of_a_concept_have_its_colour():
     found = a_map()
     colouring = plots.by_concept(found, {0: "mugs"})
-    assert colouring.of_items == [PALETTE[concept] for concept in CONCEPTS]
+    assert colouring.of_items == [PALETTE[rank] for rank in (1, 0, 0, 1, 2)]
     items, users, _ = plots.map_figure(found, colouring).axes
     assert users.get_title(loc="left") == "Users by concept"
     drawn = {to_hex(colour).upper() for colour in users.collections[1].get_facecolors()}
-    assert drawn == {PALETTE[0], PALETTE[1], PALETTE[2]}
+    assert drawn == {PALETTE[0], PALETTE[1], PALETTE[3]}
     assert len(items.collections[0].get_offsets()) == 5
+
+
+def test_when_colours_run_out_it_is_for_the_smallest_concepts():
+    sizes = [1, 1, *[3] * 12]
+    found = a_map([concept for concept, size in enumerate(sizes) for _ in range(size)])
+    grey = [name for shade, name, _ in plots.by_concept(found, {}).key if shade == WITHOUT]
+    assert grey == ["0", "1"]
 
 
 def test_the_key_tells_the_concept_its_typical_item_and_how_many_items_it_has():
     colouring = plots.by_concept(a_map(), {0: "mugs"})
     assert colouring.key == [
         (PALETTE[0], "0  mugs", 2),
-        (PALETTE[1], "1", 0),  # a component of a user only
-        (PALETTE[2], "2", 2),
-        (PALETTE[5], "5", 1),
+        (PALETTE[3], "1", 0),  # a component of a user only
+        (PALETTE[1], "2", 2),
+        (PALETTE[2], "5", 1),
     ]
     key = plots.map_figure(a_map(), colouring).axes[2]
     assert texts(key)[:4] == ["concept, with a typical item", "items", "0  mugs", "2"]

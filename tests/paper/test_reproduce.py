@@ -1,7 +1,6 @@
 """The whole paper on a small shop that stands in for its data sets."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from macrid.data import catalog
 from macrid.errors import DataError, MacridError
 from macrid.models.multvae import MultVAE
 from macrid.paper import figure4, table1
+from macrid.paper.parts import Parts
 from macrid.paper.reproduce import Plan, Reproduction
 
 PLAN = Plan(
@@ -126,29 +126,37 @@ def test_figures_are_drawn_and_their_numbers_written(small, tmp_path):
 
 def test_settings_are_searched_for_again_when_asked(small, tmp_path, monkeypatch, shop_split):
     """Twice for a network, without and with long histories held back; what is better over all seeds is taken."""
-    asked = []
+    asked, scored = [], []
 
     def tune(split, model, *, storage, name, fixed, trials, **training):
         balance = training.get("balance", 0.0)
         asked.append((name, balance, fixed, storage, trials))
-        return Config(
-            model, dict(fixed or {}), {"balance": balance}, {"score": 0.3 - balance, "scores": [0.1, 0.1 + balance]}
-        )
+        about = {"score": 0.3 - balance, "scores": [0.1, 0.1 + balance]}
+        return Config(model, dict(fixed or {}), {"balance": balance}, about)
+
+    def validation_score(split, config, seed, **training):
+        scored.append((config.settings["start"], seed))
+        return 0.5 if config.settings["start"] == "ease" else 0.4
 
     monkeypatch.setattr("macrid.tuning.tune", tune)
-    better_start = {"start": "ease"}
-    monkeypatch.setattr(
-        table1, "with_better_start", lambda _, config, **training: replace(config, settings=better_start)
-    )
-    one = work(tmp_path, plan=Plan(**{**PLAN.__dict__, "trials": 7}))
-    better = one.config("ml-1m", "macridvae", shop_split)
-    assert (better.settings, better.training) == (better_start, {"balance": 0.3})
+    monkeypatch.setattr(table1, "validation_score", validation_score)
+    plan = Plan(**{**PLAN.__dict__, "trials": 7})
+    one, parts, told = work(tmp_path, plan=plan), Parts(tmp_path / "parts"), []
+    one._on_part = lambda name, ready: told.append(name)
+    better = one.config(parts, "ml-1m", "macridvae", shop_split)
+    assert (better.settings, better.training) == ({"start": "ease"}, {"balance": 0.3})
+    assert scored == [(start, seed) for start in ("svd-encoder", "ease") for seed in range(3)]
     storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {"start": "svd-encoder"}
     assert asked == [
         ("ml-1m-macridvae", 0.0, fixed, storage, 7),
         ("ml-1m-macridvae-balance", 0.3, fixed, storage, 7),
     ]
+    assert told == ["search/ml-1m.macridvae"]
     assert Config.read(tmp_path / "tuned" / "ml-1m.macridvae.json") == better
-    assert one.config("ml-1m", "popularity", shop_split) == Config("popularity")
-    one.config("ml-1m", "ease", shop_split)
-    assert [name for name, *_ in asked[2:]] == ["ml-1m-ease"]
+    assert one.config(parts, "ml-1m", "macridvae", shop_split) == better
+    assert len(asked) == 2  # kept
+    assert work(tmp_path, plan=plan).config(parts, "ml-1m", "macridvae", shop_split) == better
+    assert len(scored) == 6  # parts, so kept for the next run, too
+    assert one.config(parts, "ml-1m", "popularity", shop_split) == Config("popularity")
+    one.config(parts, "ml-1m", "ease", shop_split)
+    assert [name for name, *_ in asked[4:]] == ["ml-1m-ease"]

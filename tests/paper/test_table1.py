@@ -49,16 +49,17 @@ def test_the_summary_is_the_mean_over_seeds():
     assert table1.summary(runs)["ndcg@100"] == (pytest.approx(0.3), pytest.approx(0.1))
 
 
-def test_the_start_is_the_one_with_the_better_mean_on_validation_users(monkeypatch, shop_split):
+def test_the_start_is_the_one_with_the_better_mean_on_validation_users():
     scores = {"svd-encoder": [0.5, 0.1, 0.1], "ease": [0.3, 0.3, 0.2]}
-    asked = []
-
-    def measure(split, config, seed, **training):
-        asked.append((config.settings["start"], seed, training))
-        return {"validation": scores[config.settings["start"]][seed], "test": {}}
-
-    monkeypatch.setattr(table1, "measure", measure)
     given = Config("macridvae", {"start": "svd-encoder", "dim": 8}, {"l2": 0.1}, {"study": "s"})
-    found = table1.with_better_start(shop_split, given, epochs=2)
-    assert found == Config("macridvae", {"start": "ease", "dim": 8}, {"l2": 0.1}, {"study": "s"})
-    assert asked == [(start, seed, {"epochs": 2}) for start in scores for seed in range(3)]
+    found = table1.with_better_start(given, lambda config, seed: scores[config.settings["start"]][seed])
+    assert found == Config("macridvae", {"start": "ease", "dim": 8}, {"l2": 0.1}, {"study": "s", "starts": scores})
+
+
+def test_the_score_on_validation_users_is_that_of_the_measurement(shop_split):
+    config = Config("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
+    assert table1.validation_score(shop_split, config, 1) == table1.measure(shop_split, config, 1)["validation"]
+
+
+def test_the_whole_shop_of_alibaba_gets_the_settings_of_its_part():
+    assert table1.tuned("alishop-7c", "macridvae") == table1.tuned("alishop-7c-4k", "macridvae")

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from macrid.configs import Config
-from macrid.tuning.workers import RUNGS, Finished, Reached, Workers
+from macrid.tuning.study import RUNGS
+from macrid.tuning.workers import Finished, Reached, Workers
 
 LONG = Config("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 10**6, "patience": 10**6, "device": "cpu"})
 

@@ -42,6 +42,7 @@ def reproduce(
     from macrid.paper import table1
     from macrid.paper.report import write_report
     from macrid.paper.reproduce import QUICK, Plan, Reproduction
+    from macrid.tuning.space import BUDGET_DIM
 
     blocks = _blocks(what)
     choose_device(device)
@@ -51,7 +52,9 @@ def reproduce(
     plan = QUICK if quick else Plan()
     given: dict[str, Any] = {"seeds": seeds, "configurations": configurations, "trials": trials}
     plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
-    plan = replace(plan, data=_checked_data(data) or table1.DATA, training={**plan.training, "device": device})
+    named = _checked_data(data)
+    plan = replace(plan, data=named or table1.DATA, fetched=(*plan.fetched, *named))
+    plan = replace(plan, training={**plan.training, "device": device})
     warnings.simplefilter("ignore", CollapseWarning)  # seeds and settings that collapse are part of the result
     results = {}
     with step_progress() as progress:
@@ -75,8 +78,9 @@ def reproduce(
     if json:
         print_json({"report": str(path), "blocks": results})
         return
-    if "table1" in results:
+    if "table1" in results and results["table1"]["rows"]:
         console.print(_table(results["table1"]["rows"]))
+        console.print(f"of 2Md: parameters as a multiple of 2 · items · {BUDGET_DIM}", style="dim")
     console.print(f"{path}: ready", soft_wrap=True)
 
 

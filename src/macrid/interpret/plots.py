@@ -61,7 +61,8 @@ def map_figure(found: Mapping[str, Any], colouring: Colouring) -> Figure:
 def by_concept(found: Mapping[str, Any], names: Mapping[int, str]) -> Colouring:
     """names: of concepts, beside their numbers."""
     count = Counter(found["items"]["concept"])
-    of_concept = {concept: colour_of(concept) for concept in _concepts(found)}
+    by_size = sorted(_concepts(found), key=lambda concept: -count[concept])  # colours may run out for the smallest
+    of_concept = {concept: colour_of(rank) for rank, concept in enumerate(by_size)}
     key = [(of_concept[own], f"{own}  {names.get(own, '')}".rstrip(), count[own]) for own in sorted(of_concept)]
     told = "concept, with a typical item" if names else "concept"
     return Colouring("Items by concept", [of_concept[own] for own in found["items"]["concept"]], key, told, of_concept)
@@ -69,12 +70,11 @@ def by_concept(found: Mapping[str, Any], names: Mapping[int, str]) -> Colouring:
 
 def by_attribute(found: Mapping[str, Any], attribute: Attribute) -> Colouring:
     """An item of several values has the colour of its rarest: what is common says little."""
-    often = np.asarray(attribute.shares.sum(axis=0)).ravel()
-    value_of = {
-        int(item): int(min(attribute.shares[[row]].indices, key=lambda value: often[value]))
-        for row, item in enumerate(attribute.items)
-    }
-    own = [value_of.get(item) for item in found["items"]["position"]]
+    often, shares = np.asarray(attribute.shares.sum(axis=0)).ravel(), attribute.shares
+    values = np.split(shares.indices, shares.indptr[1:-1])
+    row_of = {int(item): row for row, item in enumerate(attribute.items)}
+    rows = [row_of.get(item) for item in found["items"]["position"]]
+    own = [None if row is None else int(min(values[row], key=lambda value: often[value])) for row in rows]
     count = Counter(own)
     if attribute.numbers is None:
         ranked = sorted((value for value in count if value is not None), key=lambda value: (-count[value], value))

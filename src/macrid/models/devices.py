@@ -31,6 +31,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def memory_left(device: torch.device) -> float:
     """Bytes that can be had on a device; without a bound where the system does not say."""
     if device.type == "cuda":

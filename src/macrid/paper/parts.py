@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -75,12 +74,11 @@ def where(device: str = "auto") -> dict[str, Any]:
     """This machine, the versions that matter, and the day."""
     import torch
 
-    from macrid.models.devices import choose_device
+    from macrid.models.devices import choose_device, cores
 
     chosen = choose_device(device)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "machine": torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{_processor()}, {cores} cores",
+        "machine": torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{_processor()}, {cores()} cores",
         "versions": f"macrid {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BLOCKS = ("table1", "figure2", "figure4")
 FETCHED = ("ml-latest-small", "ml-1m", "ml-1m-ge3")
-"""Small enough to be downloaded without being asked for by name; others must be at hand."""
+"""Small enough to be downloaded without being asked for by name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Plan:
     """How much is computed."""
 
     data: tuple[str, ...] = table1.DATA
+    fetched: tuple[str, ...] = FETCHED
+    """What is downloaded if it can be; other data must be at hand."""
     seeds: int = 3
     seeds_figure2: int = 5
     configurations: int = 300
@@ -71,6 +73,7 @@ class Reproduction:
         self.out, self.plan, self._on_part = out, plan, on_part
         self._missing_told = on_missing or (lambda message: None)
         self._splits: dict[str, Split | str] = {}
+        self._configs: dict[tuple[str, str], Config] = {}
 
     def run(self, block: str) -> dict[str, Any]:
         """Compute a block, write it and draw its picture."""
@@ -115,24 +118,31 @@ class Reproduction:
         """A data set; None if its files are missing, which is said once."""
         if name not in self._splits:
             try:
-                self._splits[name] = catalog.load(name, download=name in FETCHED)
+                self._splits[name] = catalog.load(name, download=name in self.plan.fetched)
             except DataError as error:
                 self._splits[name] = catalog.portable(str(error))
                 self._missing_told(str(error))
         found = self._splits[name]
         return None if isinstance(found, str) else found
 
-    def config(self, data: str, model: str, split: Split) -> Config:
+    def config(self, parts: Parts, data: str, model: str, split: Split) -> Config:
         """Tuned settings: those that come with macrid, or found anew."""
         if self.plan.trials is None or model == "popularity":
             return table1.fitted(table1.tuned(data, model), len(split.items))
+        if (data, model) not in self._configs:
+            self._configs[data, model] = self._search(parts, data, model, split, self.plan.trials)
+        return self._configs[data, model]
+
+    def _search(self, parts: Parts, data: str, model: str, split: Split, trials: int) -> Config:
         from macrid.tuning import tune
 
+        if self._on_part is not None:
+            self._on_part(f"search/{data}.{model}", False)
         folder = self.out / "tuned"
         folder.mkdir(parents=True, exist_ok=True)
         found = [
             tune(
-                split, model, trials=self.plan.trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
+                split, model, trials=trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
                 name="-".join([data, model, *training]), fixed=table1.FIXED.get(model),
                 **{**training, **self.plan.training},
             )
@@ -140,9 +150,18 @@ class Reproduction:
         ]  # fmt: skip
         best = max(found, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
         if "start" in best.settings:
-            best = table1.with_better_start(split, best, **self.plan.training)
+            best = table1.with_better_start(best, partial(self._validation_score, parts, data, split))
         best.write(folder / f"{data}.{model}.json")
         return best
+
+    def _validation_score(self, parts: Parts, data: str, split: Split, config: Config, seed: int) -> float:
+        """Of settings with a start."""
+        score: float = parts.get(
+            f"starts/{data}.{config.settings['start']}.{seed}",
+            {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
+            partial(table1.validation_score, split, config, seed, **self.plan.training),
+        )
+        return score
 
     def _table1(self, parts: Parts) -> dict[str, Any]:
         rows, missing = [], {}
@@ -152,7 +171,7 @@ class Reproduction:
                 missing[data] = self._splits[data]
                 continue
             for method in table1.METHODS:
-                config = table1.variant(self.config(data, method.split("-")[0], split), method)
+                config = table1.variant(self.config(parts, data, method.split("-")[0], split), method)
                 seeds = range(self.plan.seeds if has_seeds(method) else 1)
                 runs = [self._measure(parts, data, method, split, config, seed) for seed in seeds]
                 about = {"data": data, "method": method, "items": len(split.items), "config": _told(config)}
@@ -200,7 +219,7 @@ class Reproduction:
             return {"missing": {figure4.DATA: self._splits[figure4.DATA]}}, None
         points: dict[str, list[dict[str, Any]]] = {}
         for method in figure4.METHODS:
-            tuned = self.config(figure4.DATA, method.split("-")[0], split)
+            tuned = self.config(parts, figure4.DATA, method.split("-")[0], split)
             drawn = figure4.configurations(method, tuned, self.plan.configurations)
             points[method] = []
             for start in range(0, len(drawn), figure4.TOGETHER):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from macrid.tuning.space import config_of
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
+    from macrid.models.base import Recommender
 
 DATA = ("alishop-7c-4k", "alishop-7c", "ml-latest-small", "ml-1m", "ml-1m-ge3", "ml-20m", "netflix")
 METHODS = {
@@ -65,9 +67,9 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
 
 
 def tuned(data: str, model: str) -> Config:
-    """The settings that the search found on validation users; a data set without its own gets those of ml-1m."""
+    """The settings that the search found on validation users; a data set without its own gets those of its kind."""
     folder = files("macrid.paper") / "tuned"
-    for name in (data, "ml-1m"):
+    for name in (data, "alishop-7c-4k" if data == "alishop-7c" else "ml-1m"):
         file = folder / f"{name}.{model}.json"
         if file.is_file():
             with as_file(file) as path:
@@ -91,22 +93,32 @@ def variant(config: Config, method: str) -> Config:
     return config
 
 
-def with_better_start(split: Split, config: Config, **training: Any) -> Config:
-    """The same settings with the start of the best mean on validation users over a few seeds."""
+def with_better_start(config: Config, score: Callable[[Config, int], float]) -> Config:
+    """The same settings with the start of the better mean over a few seeds; `about["starts"]` has all scores.
 
-    def score(found: Config) -> float:
-        seeds = range(START_SEEDS)
-        return float(np.mean([measure(split, found, seed, **training)["validation"] for seed in seeds]))
+    score: of settings with a seed, on validation users.
+    """
+    with_start = {start: replace(config, settings={**config.settings, "start": start}) for start in STARTS}
+    scores = {start: [score(found, seed) for seed in range(START_SEEDS)] for start, found in with_start.items()}
+    best = with_start[max(scores, key=lambda start: float(np.mean(scores[start])))]
+    return replace(best, about={**config.about, "starts": scores})
 
-    starts = [replace(config, settings={**config.settings, "start": start}) for start in STARTS]
-    return max(starts, key=score)
+
+def validation_score(split: Split, config: Config, seed: int, **training: Any) -> float:
+    """Train with one seed; NDCG@100 of the validation users."""
+    return evaluate(_trained(split, config, seed, training), split.validation, PAPER_METRICS[:1])["ndcg@100"].mean
+
+
+def _trained(split: Split, config: Config, seed: int, training: dict[str, Any]) -> Recommender:
+    model: Recommender = model_class(config.model)(**config.settings)
+    model.fit(split.train, validation=split.validation, **{**config.training, "seed": seed, **training})
+    return model
 
 
 def measure(split: Split, config: Config, seed: int, **training: Any) -> dict[str, Any]:
     """Train with one seed and score on the test users."""
     began = time.monotonic()
-    model = model_class(config.model)(**config.settings)
-    model.fit(split.train, validation=split.validation, **{**config.training, "seed": seed, **training})
+    model = _trained(split, config, seed, training)
     seconds = time.monotonic() - began
     scores = evaluate(model, split.test, PAPER_METRICS)
     return {

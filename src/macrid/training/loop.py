@@ -245,9 +245,11 @@ def _warn_of_collapse(model: NeuralRecommender) -> None:
     in_use = effective_concepts(model.network)
     concepts = getattr(model.network, "concepts", 1)
     if in_use is not None and is_collapsed(in_use, concepts):
-        other = {"similarity": "cosine", "start": "svd"}
+        other = {"similarity": ("inner", "cosine"), "start": ("random", "svd")}
         remedies = [
-            f"{name}='{value}'" for name, value in other.items() if getattr(model.settings, name, value) != value
+            f"{name}='{better}'"
+            for name, (worse, better) in other.items()
+            if getattr(model.settings, name, better) == worse
         ]
         remedies += ["a smaller learning rate", "another seed", f"about {max(1, round(in_use))} concepts"]
         warnings.warn(

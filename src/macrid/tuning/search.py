@@ -7,7 +7,6 @@ are tried again.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from macrid.configs import Config
 from macrid.errors import SettingsError, StudyError
 from macrid.models import model_class
-from macrid.models.devices import choose_device
+from macrid.models.devices import choose_device, cores
 from macrid.training.checkpoint import fingerprint
 from macrid.tuning import study as studies
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
@@ -111,7 +110,7 @@ def check_settings(model: str, fixed: dict[str, Any], training: dict[str, Any]) 
 
 
 def default_jobs() -> int:
-    return min(os.cpu_count() or 1, MOST_JOBS)
+    return min(cores(), MOST_JOBS)
 
 
 class Search:

@@ -53,10 +53,15 @@ BUDGET_DIM = 100
 """Models of the paper have about 2 · items · this many parameters."""
 
 
+def _settings_of(model: str) -> list[str]:
+    """Every setting of the model and of its training."""
+    chosen = model_class(model)
+    return [*chosen.settings_class.model_fields, *(TrainingSettings.model_fields if chosen.has_epochs else ())]
+
+
 def space_of(model: str) -> dict[str, Range]:
     """Every setting of the model, or of its training, that is searched."""
-    chosen = model_class(model)
-    has = {**chosen.settings_class.model_fields, **(TrainingSettings.model_fields if chosen.has_epochs else {})}
+    has = _settings_of(model)
     space = {name: where for name, where in PAPER.items() if name in has} | OWN.get(model.lower(), {})
     if not space:
         raise SettingsError(f"{model} has nothing to tune")
@@ -65,8 +70,7 @@ def space_of(model: str) -> dict[str, Range]:
 
 def without(space: dict[str, Range], model: str, fixed: dict[str, Any]) -> dict[str, Range]:
     """What is left to search when some settings are given; those must be settings of the model or its training."""
-    chosen = model_class(model)
-    has = {**chosen.settings_class.model_fields, **(TrainingSettings.model_fields if chosen.has_epochs else {})}
+    has = _settings_of(model)
     for name in fixed:
         if name in ("seed", "device"):
             raise SettingsError(f"{name} is nothing to search or fix; give it as --{name} ({name}= in Python)")

@@ -21,7 +21,8 @@ BELONGS = "macrid"
 """The attribute of a study that says which model, data and settings it is about."""
 ERROR = "error"
 """The attribute of a trial that failed by its own fault: what went wrong. One without it was interrupted."""
-RUNG = 10  # epochs before a trial may be pruned
+RUNGS = (10, 20, 40, 80, 160)
+"""Epochs at whose end a trial is compared with the others, and pruned if it is worse than half of them."""
 CREATION = 10.0  # seconds that another process may take to make tables, or a study
 PASSWORD = re.compile(r"(://[^:/@]*:)(.*)@")
 GO_ON = "; finished trials are safe, go on with the same command once it can"
@@ -68,7 +69,7 @@ def close(study: optuna.Study) -> None:
 def _create_or_load(storage: Any, name: str) -> tuple[optuna.Study, bool]:
     """A study, and whether it is for this process to say what it is about."""
     optuna = optuna_or_explain()
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=8, n_warmup_steps=RUNG - 1)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=8, n_warmup_steps=RUNGS[0] - 1)
     try:
         return optuna.create_study(storage=storage, study_name=name, direction="maximize", pruner=pruner), True
     except optuna.exceptions.DuplicatedStudyError:

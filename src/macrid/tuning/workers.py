@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from macrid.configs import Config
 from macrid.errors import MacridError, first_line
+from macrid.models.devices import cores
+from macrid.tuning.study import RUNGS
 
 if TYPE_CHECKING:
     from macrid.data.interactions import Interactions
     from macrid.data.split import HeldOut
-
-RUNGS = (10, 20, 40, 80, 160)
-"""Epochs at whose end a trial is compared with the others, and pruned if it is worse than half of them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Workers:
 
     def __init__(self, count: int, train: Interactions, validation: HeldOut) -> None:
         self._context = multiprocessing.get_context("spawn")
-        self._given = train, validation, max(1, (os.cpu_count() or 1) // count)
+        self._given = train, validation, max(1, cores() // count)
         self._count = count
         self._workers: dict[int, _Worker] = {}
 
