@@ -30,7 +30,9 @@ def run(trained, tmp_path):
 def test_a_run_holds_weights_settings_items_and_log_and_nothing_pickled(run, trained):
     model, _ = trained
     names = {path.name for path in run.iterdir()}
-    assert names == {"config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors"}
+    assert names == {
+        "config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors", "axes.safetensors"
+    }  # fmt: skip
     config = json.loads((run / "config.json").read_text())
     assert config["class"] == "MacridVAE"
     assert config["settings"]["dim"] == 16

@@ -6,9 +6,12 @@ from macrid.errors import MacridError
 from macrid.version import __version__
 
 if TYPE_CHECKING:
+    from macrid.control.steer import steer
+    from macrid.control.traverse import traverse
     from macrid.data.interactions import Interactions
     from macrid.data.split import HeldOut, Split
     from macrid.evaluation.ranking import evaluate
+    from macrid.interpret.explain import explain
     from macrid.models.macridvae import MacridVAE
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
@@ -26,7 +29,10 @@ __all__ = [
     "Split",
     "__version__",
     "evaluate",
+    "explain",
     "load",
+    "steer",
+    "traverse",
 ]
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
@@ -39,7 +45,10 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
     "evaluate": "macrid.evaluation.ranking",
+    "explain": "macrid.interpret.explain",
     "load": "macrid.runs",
+    "steer": "macrid.control.steer",
+    "traverse": "macrid.control.traverse",
 }
 
 

@@ -60,6 +60,8 @@ class MacridVAESettings(Settings):
     """Before training: item vectors from a truncated SVD and prototypes from spherical k-means on them; the same with
     context vectors, too, so that the encoder starts by adding up items; both from an SVD of EASE's weights, which takes
     memory for every pair of items; or random numbers."""
+    total_correlation: float = Field(0.0, ge=0)
+    """Weight of a Gaussian estimate of how far the dimensions of a component are from independent over users."""
     merge_below: float = Field(0.7, ge=0, lt=1)
     """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
 
@@ -118,6 +120,8 @@ class TrainingSettings(Settings):
     """With the sampled likelihood: how many other items, drawn anew in each step for all its users."""
     sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
     """How they are drawn: by the root of popularity, log-uniformly by its rank, or all alike."""
+    label_weight: float = Field(0.1, ge=0)
+    """With labels: what being wrong about an item counts, against being wrong about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     """Of matrix products; auto is bf16 where the hardware has it, on a CPU for those of the gradients only."""
     scratch_mib: int = Field(16, ge=1)

@@ -37,6 +37,10 @@ class CollapseWarning(UserWarning):
     """Half of the concepts or fewer are in effective use."""
 
 
+class RangeWarning(UserWarning):
+    """A move beyond what real users have; it was made as far as they go, or all the way if that was asked for."""
+
+
 def first_line(error: BaseException) -> str:
     """What another library says is wrong, short enough for a message of ours."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

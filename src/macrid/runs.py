@@ -5,6 +5,8 @@ model.safetensors    the learned numbers
 items.parquet        id, title, attributes, popularity
 log.jsonl            one line an epoch
 metrics.json         scores on the held-out users
+axes.safetensors     axes of each concept: every kind that was found, which are in use, and the range of users
+names.json           of concepts and dimensions, with evidence; people may edit it
 heldout.safetensors  the held-out users themselves, so that `evaluate` needs nothing but the run
 training/            the checkpoint of a training that has not ended
 """
@@ -23,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import scipy.sparse as sp
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -33,9 +35,11 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
 from macrid.errors import MacridError, RunError, first_line
-from macrid.files import check_free, new_folder, recover
+from macrid.files import check_free, new_folder, recover, write_atomically
 from macrid.models import model_class
 from macrid.models.base import Recommender
+from macrid.models.macridvae import MacridVAE
+from macrid.models.neural import SAMPLE
 from macrid.training.loop import Epoch
 from macrid.version import __version__
 
@@ -48,6 +52,7 @@ FILES = (
     "items.parquet",
     "log.jsonl",
     "metrics.json",
+    "axes.safetensors",
     "names.json",
     "heldout.safetensors",
 )
@@ -69,6 +74,8 @@ def save(
     heldout: validation and test users to keep with it. metrics, data: for metrics.json and config.json.
     keep_training: carry the checkpoint over, because training may go on.
     """
+    from macrid.interpret.axes import remember_range
+
     model._check_fitted()
     target = Path(folder)
     check_free(target, overwrite, RunError, made=FILES, own=(TRAINING,))
@@ -78,6 +85,7 @@ def save(
         "version": __version__,
         "settings": model.settings.model_dump(),
         "training": None if model.training is None else model.training.model_dump(),
+        "labelled": getattr(model, "labelled", None),
         "data": data or {},
     }
     try:
@@ -89,6 +97,11 @@ def save(
             )
             if heldout:
                 (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
+            remember_range(model)
+            if model.axes:
+                (temporary / "axes.safetensors").write_bytes(_axes_bytes(model))
+            if model.names is not None:
+                (temporary / "names.json").write_text(_pretty(model.names.as_json()), "utf-8")
             if metrics is not None:
                 (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
             (temporary / "config.json").write_text(_pretty(config), "utf-8")
@@ -115,12 +128,31 @@ def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
         model.table = table.select(rest) if rest else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
         model.log = _read_log(path)
+        if config.get("labelled") is not None:
+            model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
         if not all(torch.isfinite(value).all() for value in state.values()):
             raise ValueError("model.safetensors holds numbers that are not finite")
         model.load_state(state)
+        _read_axes(path, model)
+        model.sample = _sample(path)
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise RunError(f"{path}: damaged run, its files do not fit together ({first_line(error)})") from error
     return model.to(device)
+
+
+def keep(model: Recommender, folder: str | PathLike[str]) -> None:
+    """Write the axes and names of a model into its run; the other files stay as they are."""
+    path = Path(folder)
+    read_config(path)
+    try:
+        if model.axes:
+            write_atomically(path / "axes.safetensors", _axes_bytes(model))
+        if model.names is not None:
+            write_atomically(path / "names.json", _pretty(model.names.as_json()).encode())
+    except OSError as error:
+        raise RunError(
+            f"{path}: axes and names cannot be written ({error.strerror or error}); those before are kept"
+        ) from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -189,6 +221,70 @@ def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
         return model_class(str(config["class"]))(**config.get("settings", {}))
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error
+
+
+def _axes_bytes(model: Recommender) -> bytes:
+    tensors, fits = {}, {}
+    for kind, axes in model.axes.items():
+        if kind != "original":
+            tensors[f"{kind}.rotation"] = torch.from_numpy(np.ascontiguousarray(axes.rotation))
+        if axes.low is not None and axes.high is not None:
+            tensors[f"{kind}.low"], tensors[f"{kind}.high"] = torch.from_numpy(axes.low), torch.from_numpy(axes.high)
+        fits[kind] = [list(fit) for fit in axes.fits]
+    return to_bytes(tensors, {"in_use": json.dumps(model.axes_in_use), "fits": json.dumps(fits)})
+
+
+def _read_axes(path: Path, model: Recommender) -> None:
+    """axes.safetensors and names.json, where a run has them."""
+    from macrid.interpret.axes import Axes, Fit, unturned
+    from macrid.interpret.names import Names
+
+    if (path / "axes.safetensors").exists():
+        tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
+        with safe_open(path / "axes.safetensors", "numpy") as file:
+            about = file.metadata() or {}
+        fits = json.loads(about["fits"])
+        for kind in sorted({name.rpartition(".")[0] for name in tensors}):
+            own = tuple(Fit(*fit) for fit in fits.get(kind, []))
+            low, high = tensors.get(f"{kind}.low"), tensors.get(f"{kind}.high")
+            rotation = unturned(*tensors["original.low"].shape) if kind == "original" else tensors[f"{kind}.rotation"]
+            model.axes[kind] = Axes(kind, rotation, low, high, own)
+        model.axes_in_use = tuple(json.loads(about["in_use"]))
+    if (path / "names.json").exists():
+        model.names = _read(
+            path, "names.json", lambda file: Names.from_json(json.loads(Path(file).read_text(encoding="utf-8")))
+        )
+    _check_axes(model)
+
+
+def _check_axes(model: Recommender) -> None:
+    """A `ValueError` if axes or names are those of another model."""
+    if not model.axes and model.names is None:
+        return
+    if not isinstance(model, MacridVAE):
+        raise ValueError(f"axes.safetensors and names.json do not belong to a {type(model).__name__}")
+    concepts, dim = model.network.concepts, model.settings.dim
+    for kind, axes in model.axes.items():
+        ends = [end for end in (axes.low, axes.high) if end is not None]
+        fits = all(0 <= fit.concept < concepts and 0 <= fit.dimension < dim for fit in axes.fits)
+        fits = (
+            fits and axes.rotation.shape == (concepts, dim, dim) and all(end.shape == (concepts, dim) for end in ends)
+        )
+        if not fits or not np.isfinite(np.concatenate([axes.rotation.ravel(), *map(np.ravel, ends)])).all():
+            raise ValueError(f"axes.safetensors: {kind} axes are not those of {concepts} concepts of {dim} dimensions")
+    in_use = model.axes_in_use
+    if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *model.axes}):
+        raise ValueError(f"axes.safetensors: the axes in use are not one kind for each of {concepts} concepts")
+    if model.names is not None:
+        named = len(model.names.concepts), len(model.names.dimensions)
+        if named != (concepts, concepts * dim):
+            raise ValueError(f"names.json: {named[0]} concepts and {named[1]} dimensions, not {concepts} of {dim} each")
+
+
+def _sample(path: Path) -> sp.csr_array | None:
+    """Held-out users in whose range moves are usual, if the run keeps some."""
+    histories = read_histories(path)
+    return None if histories is None else histories[:SAMPLE]
 
 
 def _items_table(model: Recommender) -> pa.Table:

@@ -13,7 +13,23 @@ from rich.text import Text
 # which no module imported here does.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-from macrid.cli import data, demo, doctor, evaluate, inspect, map, recommend, reproduce, similar, train, tune
+from macrid.cli import (
+    axes,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    inspect,
+    map,
+    names,
+    recommend,
+    reproduce,
+    similar,
+    steer,
+    train,
+    traverse,
+    tune,
+)
 from macrid.cli.common import error_console, show_warnings
 from macrid.errors import MacridError
 
@@ -33,7 +49,11 @@ app.command()(tune.tune)
 app.command()(evaluate.evaluate)
 app.command()(recommend.recommend)
 app.command()(similar.similar)
+app.command()(traverse.traverse)
+app.command()(steer.steer)
 app.command()(inspect.inspect)
+app.command()(axes.axes)
+app.command()(names.names)
 app.command("map")(map.draw_map)
 app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)

@@ -155,6 +155,11 @@ def items_table(items: Sequence[ScoredItem], score: str) -> Table:
     return table
 
 
+def signed(value: float) -> str:
+    """A coordinate, such as +0.30; never −0."""
+    return f"{round(value, 2) + 0:+.2f}"
+
+
 def parse_ids(texts: Sequence[str], ids: Ids) -> list[Any]:
     """Ids from the command line: separated by commas, repeated options joined."""
     found: list[Any] = []

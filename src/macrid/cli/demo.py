@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from rich.text import Text
 
 from macrid.cli.common import console, error_console, items_table, print_json, working
 from macrid.cli.train import example_command, print_report, train_run
-from macrid.errors import RunError
+from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
 
 if TYPE_CHECKING:
+    from macrid.data.ids import Id
     from macrid.data.shop import Shop
     from macrid.data.split import Split
     from macrid.models.macridvae import MacridVAE
@@ -64,6 +66,7 @@ def demo(
     console.print(f", never shown in training (NMI {report['nmi']:.2f})")
     console.print(_crossing(model, categories))
     _show_a_user(model, split, shop)
+    _show_a_knob(model, split)
     console.print(f"\n{out}: ready; next: {example_command(model, out)}", soft_wrap=True)
 
 
@@ -93,6 +96,44 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
         cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
         table.add_row(str(concept), *cells)
     return table
+
+
+def _show_a_knob(model: MacridVAE, split: Split) -> None:
+    """What the dimensions of the user's main concept are called, and what turning the best of them does."""
+    import numpy as np
+
+    from macrid.control.steer import steer
+    from macrid.evaluation.columns import POPULARITY
+    from macrid.interpret.names import ends, label
+
+    assert model.names is not None
+    matrix = split.test.history
+    history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
+    concept = int(np.argmax(model.encode(history).confidence))
+    own = [entry for entry in model.names.dimensions if entry.concept == concept and entry.name is not None]
+    told = ", ".join(f"{entry.name} ({' ↔ '.join(ends(entry))})" for entry in own)
+    console.print(f"\nthe knobs of {label(model.names.concept(concept))}", style="bold", end="")
+    console.print(f": {told or 'none has a name'}")
+    turned = [entry for entry in own if entry.attribute != POPULARITY]
+    if not turned:
+        return
+    best = max(turned, key=lambda entry: entry.strength or 0)
+    lists = []
+    for sign in (-1, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RangeWarning)  # as far as real users go
+            move = {"concept": concept, "dimension": best.dimension, "by": 0.5 * sign}
+            lists.append(steer(model, history, moves=[move], n=4, include=_items_of(model, concept)))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for end in ends(best):
+        table.add_column(f"{best.name} towards {end}")
+    for low, high in zip(*lists, strict=True):
+        table.add_row(low.title or str(low.id), high.title or str(high.id))
+    console.print(table)
+
+
+def _items_of(model: MacridVAE, concept: int) -> list[Id]:
+    return [model.items[int(position)] for position in (model.concepts_of_items() == concept).nonzero()[0]]
 
 
 def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:

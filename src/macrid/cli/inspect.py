@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, print_json, working
+from macrid.cli.common import console, print_json, step_progress, working
 from macrid.cli.evaluate import Which
+from macrid.drawing import shortened
 
-STRONGEST = 8  # dimensions that are shown
+if TYPE_CHECKING:
+    from macrid.interpret.names import Names
+    from macrid.models.base import Recommender
+
+STRONGEST = 24  # dimensions that are shown
+KNOBS = 12  # of several concepts, and as many of one
+KNOBS_SAY = (
+    "monot.: rank correlation of the knob with its attribute in the list; leakage: how far other attributes move, as a"
+    " share of its own; NDCG kept, overlap: after a quarter turn; smooth: of the list, from step to step"
+)
 
 
 def inspect(
@@ -22,22 +32,48 @@ def inspect(
     split: Which | None = typer.Option(
         None, help="Held-out users to look at components of. Default: both.", show_default=False
     ),
+    control: bool = typer.Option(False, help="Turn every named knob for test users and measure what it does."),
+    beside: Path | None = typer.Option(
+        None, help="With --control: a run of multvae or multdae on the same data, to move beside.", show_default=False
+    ),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Show concepts and dimensions, how well they agree with attributes of the items, and how far they come apart.
+    """Show concepts and dimensions with their names, how well they agree with attributes, and how far they come apart.
 
     Example: macrid inspect runs/ml-1m
-    """
-    from macrid.evaluation import inspection
-    from macrid.runs import load, read_histories
 
+    Example: macrid inspect runs/ml-1m --control
+    """
+    if beside is not None and not control:
+        raise typer.BadParameter("--beside goes with --control")
+    from macrid.evaluation import inspection
+    from macrid.runs import load, read_heldout, read_histories
+
+    if control:
+        read_heldout(run, "test" if split is None else split.value)  # tell at once that there are none
     with working("inspecting"):
         model = load(run, "cpu")
         report = inspection.inspect(model, read_histories(run, None if split is None else split.value))
+    if control:
+        report["control"] = _measured(model, run, beside, "test" if split is None else split.value)
     if json:
         print_json(report)
         return
     show(report)
+
+
+def _measured(model: Recommender, run: Path, beside: Path | None, split: str) -> dict[str, Any]:
+    from macrid.evaluation.controllability import measure
+    from macrid.runs import load, read_heldout
+
+    other = None if beside is None else load(beside, "cpu")
+    with step_progress() as progress:
+        bar = progress.add_task("turning knobs", total=None, told="")
+
+        def on_knob(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total, told=f"{done} of {total}")
+
+        return measure(model, read_heldout(run, split), beside=other, on_knob=on_knob).as_json()
 
 
 def show(report: dict[str, Any]) -> None:
@@ -52,7 +88,10 @@ def show(report: dict[str, Any]) -> None:
         ("concepts", report["concepts"], _concepts),
         ("concepts against attributes of the items", report["attributes"], _attributes),
         ("how far the dimensions come apart", _numbers(report), _values),
-        ("dimensions that go with an attribute", _strongest(report["dimensions"]), _dimensions),
+        ("dimensions", [entry for entry in report["dimensions"] if entry["name"] or entry["edited"]], _dimensions),
+        ("dimensions that go with an attribute", _strongest(report), _correlated),
+        ("axes: how well dimensions tell attributes", report["axes"], _axes),
+        ("what the knobs do", report.get("control"), lambda control: _control(control, report["concepts"])),
     )
     for title, content, table in sections:
         if content:
@@ -67,12 +106,15 @@ def show(report: dict[str, Any]) -> None:
 
 
 def _concepts(concepts: list[dict[str, Any]]) -> Table:
-    table = _table("concept", "items", "share", "of interactions", left=("typical items",))
+    named = any(entry["name"] is not None for entry in concepts)
+    table = _table("concept", "items", "share", "of interactions", left=(*(["name"] if named else []), "typical items"))
     for entry in concepts:
         titles = [item["title"] or item["id"] for item in entry["typical"]]
         has_titles = any(item["title"] for item in entry["typical"])
         share = [f"{entry[name]:.0%}" for name in ("share", "interactions")]
-        table.add_row(str(entry["concept"]), f"{entry['items']:,}", *share, ("\n" if has_titles else ", ").join(titles))
+        name = [entry["name"] or "–"] if named else []
+        typical = ("\n" if has_titles else ", ").join(titles)
+        table.add_row(str(entry["concept"]), f"{entry['items']:,}", *share, *name, typical)
     return table
 
 
@@ -113,6 +155,10 @@ def _numbers(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             (f"DCI {name}", f"{report['dci'][name]:.2f}", f"1 if {remark}")
             for name, remark in zip(names, remarks, strict=True)
         ]
+    if report.get("dci_within") is not None:
+        within = report["dci_within"]
+        remark = f"disentanglement; {within['original']:.2f} along the original axes"
+        found.append(("DCI within concepts", f"{within['in_use']:.2f}", remark))
     if report["mig"] is not None:
         found.append(("MIG", f"{report['mig']['mean']:.2f}", "1 if one dimension alone tells a factor"))
     return found
@@ -132,16 +178,111 @@ def _values(numbers: list[tuple[str, str, str]]) -> Table:
     return table
 
 
-def _strongest(dimensions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    known = [entry for entry in dimensions if entry["correlation"] is not None]
+def _dimensions(named: list[dict[str, Any]]) -> Table:
+    """The strongest of each concept first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    has_concepts = named[0]["concept"] is not None
+    for name in (*(["concept"] if has_concepts else []), "dimension"):
+        table.add_column(name, justify="right")
+    for name in ("name", "from", "to"):
+        table.add_column(name)
+    for name in ("strength", "p"):
+        table.add_column(name, justify="right")
+    shown = sorted(named, key=lambda entry: (not entry["edited"], -abs(entry["strength"] or 0)))[:STRONGEST]
+    for entry in sorted(shown, key=lambda entry: (entry["concept"] or 0, entry["dimension"])):
+        own = [str(entry["concept"])] if has_concepts else []
+        ends = [shortened(entry[end] or "", 22) for end in ("low", "high")]
+        strength, p = (
+            "" if entry[x] is None else f"{entry[x]:{form}}" for x, form in (("strength", ".2f"), ("p", ".3f"))
+        )
+        table.add_row(*own, str(entry["dimension"]), shortened(entry["name"] or "–", 22), *ends, strength, p)
+    if len(named) > len(shown):
+        table.caption = f"the {len(shown)} strongest of {len(named)} with a name; all with --json"
+        table.caption_justify, table.caption_style = "left", "dim"
+    return table
+
+
+def _strongest(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of a model without names: the dimensions with the largest correlations."""
+    if report["axes"] is not None and any(entry["name"] for entry in report["dimensions"]):
+        return []
+    known = [entry for entry in report["dimensions"] if entry["correlation"] is not None]
     return sorted(known, key=lambda entry: -abs(entry["correlation"]))[:STRONGEST]
 
 
-def _dimensions(dimensions: list[dict[str, Any]]) -> Table:
+def _correlated(dimensions: list[dict[str, Any]]) -> Table:
     names = [name for name in ("concept", "dimension") if dimensions[0][name] is not None]
     table = _table(*names, "correlation", left=("attribute",))
     for entry in dimensions:
         table.add_row(*(str(entry[name]) for name in names), f"{entry['correlation']:+.2f}", entry["attribute"])
+    return table
+
+
+def _axes(axes: dict[str, Any]) -> Table:
+    table = _table("original", "in use", first="concept", left=("axes",))
+    for k, used in enumerate(axes["in_use"]):
+        values = (axes[name][k] for name in ("evidence_original", "evidence_in_use"))
+        table.add_row(str(k), *("–" if value is None else f"{value:.2f}" for value in values), used)
+    return table
+
+
+def _control(control: dict[str, Any], concepts: list[dict[str, Any]]) -> Table:
+    names = ("monotonicity", "leakage", "retention", "overlap", "smoothness")
+    table = _table("users", "monot.", "leakage", "NDCG kept", "overlap", "smooth", first="knob")
+    more = 0
+    groups = [[k for k in control["knobs"] if (k["concept"] is None) == joint] for joint in (True, False)]
+    for knobs in groups:
+        best = sorted(knobs, key=lambda knob: -knob["monotonicity"])[:KNOBS]
+        for knob in best:
+            where = "all concepts"
+            if knob["concept"] is not None:
+                where = f"{knob['concept']} {concepts[knob['concept']]['name'] or ''}".strip()
+            table.add_row(
+                shortened(f"{shortened(knob['name'], 16)}, {where}", 28), f"{knob['users']}", *_cells(knob, names)
+            )
+        more += len(knobs) - len(best)
+    table.add_section()
+    table.add_row("mean of all knobs", "", *_cells(control["mean"], names))
+    if control["random"] is not None:
+        table.add_row("random directions", "", f"{control['random']:.2f}")
+    if control["beside_mean"] is not None:
+        table.add_row("the model beside", "", *_cells(control["beside_mean"], names))
+    table.caption = f"{f'{more} more with --json; ' if more else ''}{KNOBS_SAY}"
+    table.caption_justify, table.caption_style = "left", "dim"
+    return table
+
+
+def _cells(values: dict[str, Any], names: tuple[str, ...]) -> list[str]:
+    return ["–" if values[name] is None else f"{values[name]:.2f}" for name in names]
+
+
+def named_concepts(names: Names) -> Table:
+    """What concepts are called, and why."""
+    from macrid.interpret.names import label
+
+    table = _table(first="concept", left=("name", "strength", "p", "evidence"))
+    for entry in names.concepts:
+        evidence = [f"{share.value} {share.inside:.0%}, others {share.outside:.0%}" for share in entry.evidence[:2]]
+        told = "\n".join((["set by hand"] if entry.edited else []) + evidence) or (entry.why or "")
+        numbers = (
+            "" if value is None else f"{value:{form}}" for value, form in ((entry.strength, ".2f"), (entry.p, ".3f"))
+        )
+        table.add_row(str(entry.concept), label(entry), *numbers, told)
+    return table
+
+
+def named_dimensions(names: Names) -> Table:
+    """What dimensions with a name are called, with items at both ends."""
+    from macrid.interpret.names import ends, said
+
+    table = _table(first="dimension", left=("name", "from", "to", "strength", "such as"))
+    table.columns[-1].no_wrap, room = True, max(18, console.width - 62)
+    for entry in names.dimensions:
+        if entry.name is not None or entry.edited:
+            examples = [shortened(said(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
+            strength = "by hand" if entry.edited else "" if entry.strength is None else f"{entry.strength:.2f}"
+            texts = [shortened(text, 22) for text in (entry.name or "–", *ends(entry))]
+            table.add_row(f"{entry.concept}.{entry.dimension}", *texts, strength, "\n".join(examples))
     return table
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.table import Table
 
 from macrid.cli.common import column, console, items_table, parse_ids, print_json, working
-from macrid.errors import DataError
+from macrid.drawing import shortened
+from macrid.errors import DataError, UnknownItemsWarning
+
+if TYPE_CHECKING:
+    from macrid.interpret.explain import Reason
+    from macrid.models.base import Recommendations, Recommender
 
 
 def recommend(
@@ -31,11 +40,14 @@ def recommend(
     ),
     overwrite: bool = typer.Option(False, help="Replace --output if it is there."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
+    explain: bool = typer.Option(False, help="Tell why: the concept, and which items of --history pulled it up."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Recommend for one history, or for all users of a file.
 
     Example: macrid recommend runs/ml-1m --history 260,1196,1210 -n 10
+
+    Example: macrid recommend runs/ml-1m --history 260,1196,1210 --explain
 
     Example: macrid recommend runs/ml-1m --input users.parquet --output recs.parquet -n 50
     """
@@ -43,6 +55,8 @@ def recommend(
         raise typer.BadParameter("--input and --output go together")
     if (input is None) == (not history):
         raise typer.BadParameter("give either --history, or --input and --output")
+    if explain and input is not None:
+        raise typer.BadParameter("--explain goes with --history")
     if output is not None and output.suffix.lower() not in (".parquet", ".pq"):
         raise typer.BadParameter(f"--output {output}: the recommendations are written as Parquet; end it with .parquet")
     if output is not None and not output.resolve().parent.is_dir():
@@ -69,8 +83,42 @@ def recommend(
         else:
             console.print(f"{output}: {told['users']:,} users × {n} items")
         return
-    found = model.recommend(parse_ids(history, model.items), n, exclude_seen=exclude_seen, **limits)
+    ids = parse_ids(history, model.items)
+    found = model.recommend(ids, n, exclude_seen=exclude_seen, **limits)
+    reasons = _reasons(model, ids, found) if explain else None
     if json:
-        print_json({"unknown": [str(value) for value in found.unknown], "items": [item.as_json() for item in found]})
+        items = [item.as_json() for item in found] if reasons is None else [reason.as_json() for reason in reasons]
+        print_json({"unknown": [str(value) for value in found.unknown], "items": items})
+    elif reasons is not None:
+        console.print(_explained(reasons))
+        console.print(f"+: how much lower its {model.score_name} would be without this item", style="dim")
     else:
         console.print(items_table(found, model.score_name))
+
+
+def _reasons(model: Recommender, history: list[Any], found: Recommendations) -> list[Reason]:
+    from macrid.interpret.explain import explain
+
+    with warnings.catch_warnings():  # unknown items were told of already
+        warnings.simplefilter("ignore", UnknownItemsWarning)
+        return explain(model, history, found.ids)
+
+
+def _explained(reasons: Sequence[Reason]) -> Table:
+    """For people: the concept, how much of the history lies in it, and the items that pulled."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("item")
+    has_concepts = any(reason.share is not None for reason in reasons)
+    if has_concepts:
+        table.add_column("because you have")
+    table.add_column("pulled up by", no_wrap=True)
+    room = max(30, console.width - 48)
+    for rank, reason in enumerate(reasons, start=1):
+        concept = shortened(reason.concept_name or f"concept {reason.item.concept}", 24)
+        why = [f"{reason.share:.0%} {concept}" if reason.share is not None else ""] if has_concepts else []
+        pulls = [
+            shortened(f"{pull.amount:+.2f} {pull.title or pull.id}", room) for pull in reason.pulls if pull.amount > 0
+        ]
+        table.add_row(str(rank), reason.item.title or str(reason.item.id), *why, "\n".join(pulls) or "–")
+    return table

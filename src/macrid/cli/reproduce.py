@@ -89,8 +89,7 @@ def _blocks(what: list[str]) -> list[str]:
 
     unknown = [name for name in what if name not in (*BLOCKS, "all")]
     if unknown:
-        told = "; Figure 3 comes with traversals" if unknown[0] == "figure3" else ""
-        raise MacridError(f"nothing is called '{unknown[0]}'; there are {', '.join(BLOCKS)} and all{told}")
+        raise MacridError(f"nothing is called '{unknown[0]}'; there are {', '.join(BLOCKS)} and all")
     return [name for name in BLOCKS if name in what or "all" in what]
 
 

@@ -41,6 +41,11 @@ def train(
     config: Path | None = typer.Option(
         None, help="A JSON file with model, settings and training, such as tuning writes; options win over it."
     ),
+    labels: Path | None = typer.Option(
+        None,
+        help="A CSV or Parquet file about some items: a column of ids, 'concept' with the name of an item's group, and"
+        " any columns of numbers, each of which gets a dimension. Cells may be empty.",
+    ),
     concepts: str | None = setting(MacridVAESettings, "concepts"),
     dim: int | None = setting(MacridVAESettings, "dim"),
     temperature: float | None = setting(MacridVAESettings, "temperature"),
@@ -52,6 +57,7 @@ def train(
     assignment: str | None = setting(MacridVAESettings, "assignment"),
     similarity: str | None = setting(MacridVAESettings, "similarity"),
     start: str | None = setting(MacridVAESettings, "start"),
+    total_correlation: float | None = setting(MacridVAESettings, "total_correlation"),
     merge_below: float | None = setting(MacridVAESettings, "merge_below"),
     regularisation: float | None = setting(EASESettings, "regularisation"),
     epochs: int | None = setting(TrainingSettings, "epochs"),
@@ -66,6 +72,7 @@ def train(
     likelihood: str | None = setting(TrainingSettings, "likelihood"),
     negatives: int | None = setting(TrainingSettings, "negatives"),
     sampling: str | None = setting(TrainingSettings, "sampling"),
+    label_weight: float | None = setting(TrainingSettings, "label_weight"),
     precision: str | None = setting(TrainingSettings, "precision"),
     scratch_mib: int | None = setting(TrainingSettings, "scratch_mib"),
     seed: int | None = setting(TrainingSettings, "seed"),
@@ -80,6 +87,8 @@ def train(
 
     Example: macrid train shop --concepts auto --out runs/shop
 
+    Example: macrid train shop --labels labels.csv --out runs/shop
+
     Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
     """
     options = {**locals(), "concepts": column(concepts)}
@@ -88,7 +97,7 @@ def train(
     recommender, training = _chosen(options)
     choose_device(training.get("device", "auto"))
     split, origin = _prepare(data, out, resume, overwrite)
-    report = train_run(recommender, split, out, origin, training, resume)
+    report = train_run(recommender, split, out, origin, training, resume, labels)
     if json:
         print_json({"run": str(out), **report})
         return
@@ -97,14 +106,21 @@ def train(
 
 
 def train_run(
-    model: Any, split: Split, out: Path, origin: dict[str, Any], training: dict[str, Any], resume: bool = False
+    model: Any,
+    split: Split,
+    out: Path,
+    origin: dict[str, Any],
+    training: dict[str, Any],
+    resume: bool = False,
+    labels: Path | None = None,
 ) -> dict[str, Any]:
-    """Train with a progress display, score and save."""
-    from macrid.runs import save
+    """Train with a progress display, score and save; then turn the axes of concepts and name them."""
+    from macrid.interpret.meaning import understand
+    from macrid.runs import keep, save
 
     begin = time.perf_counter()
     if model.has_epochs:
-        _train_in_epochs(model, split, out, origin, training, resume)
+        _train_in_epochs(model, split, out, origin, training, resume, labels)
     else:
         with working("computing the model"):
             model.fit(split.train, validation=split.validation, **training)
@@ -113,11 +129,21 @@ def train_run(
     with working("scoring"):
         report = _report(model, heldout, seconds)
     save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
+    if hasattr(model, "confidence"):
+        with working("turning axes and naming"):
+            understand(model)
+            keep(model, out)
     return report
 
 
 def _train_in_epochs(
-    model: Any, split: Split, out: Path, origin: dict[str, Any], training: dict[str, Any], resume: bool
+    model: Any,
+    split: Split,
+    out: Path,
+    origin: dict[str, Any],
+    training: dict[str, Any],
+    resume: bool,
+    labels: Path | None,
 ) -> None:
     """Train with a bar; an interruption or a divergence saves the best weights so far."""
     from macrid.runs import TRAINING, save
@@ -148,7 +174,7 @@ def _train_in_epochs(
                     error_console.print(str(record), soft_wrap=True)
 
             model.fit(
-                split.train, validation=split.validation, checkpoint=out / TRAINING, resume=resume,
+                split.train, validation=split.validation, labels=labels, checkpoint=out / TRAINING, resume=resume,
                 on_epoch=on_epoch, on_step=on_step, **training,
             )  # fmt: skip
     except (KeyboardInterrupt, MacridError) as stop:
@@ -209,6 +235,8 @@ def _check_options(name: str, model: type[Recommender], options: dict[str, Any],
     for field in of_models:
         if options.get(field) is not None and field not in own and field not in TrainingSettings.model_fields:
             raise SettingsError(f"{flags([field])} is no setting of {name}; it has {flags(own) or 'none'}")
+    if options.get("labels") is not None and "concepts" not in own:
+        raise SettingsError(f"{name} has no concepts to label; leave --labels away, or train a macridvae")
     if model.has_epochs:
         return
     if options["resume"]:

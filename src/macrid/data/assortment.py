@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from macrid.data import pictures
-from macrid.data.ids import Ids
+from macrid.data.ids import Id, Ids
 
+COLUMNS = ("category", "price", "size", "coolness", "boldness", "heel", "brightness")  # that pictures are drawn from
 FACTORS = ("size", "colour", "price", "style", "heel", "brightness")
 
 
@@ -193,3 +195,27 @@ def _title(kind: Category, words: dict[str, str]) -> str:
         words = words | {"style": ""}
     text = " ".join(kind.title.format(**words).split())
     return text[0].upper() + text[1:]
+
+
+def picture_of(items: Ids, table: pa.Table | None, item: Id) -> str | None:
+    """The picture of an item of the built-in shop, drawn from what the shop prints about it; None for other items."""
+    if table is None or not {"title", *COLUMNS} <= set(table.column_names):
+        return None
+    (position,) = items.positions([item])
+    row = {name: table.column(name)[int(position)].as_py() for name in ("title", *COLUMNS)}
+    kind = next((entry for entry in CATEGORIES if entry.name == row["category"]), None)
+    if kind is None:
+        return None
+    own = {name: _factor(kind, name, row) for name in kind.factors}
+    return pictures.picture(kind.name, {name: value for name, value in own.items() if value is not None}, row["title"])
+
+
+def _factor(kind: Category, name: str, row: Mapping[str, Any]) -> float | None:
+    """What a label says about a factor: from −1 to 1."""
+    value = row[{"colour": "coolness", "style": "boldness"}.get(name, name)]
+    if not isinstance(value, int | float) or name in ("colour", "style"):
+        return value if isinstance(value, int | float) else None
+    low, high = kind.units[name]
+    if name == "price":
+        return float(2 * np.log(max(value, 1e-9) / low) / np.log(high / low) - 1)
+    return 2 * (value - low) / (high - low) - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,8 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
         **_of_factors(model, factors, seed, notes),
     }
     report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
+    report["axes"] = None if concepts is None else _axes(model)
+    report["dci_within"] = None if concepts is None or report["dci"] is None else _within(model, seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}
 
@@ -77,7 +79,7 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
     return [
         {
             "concept": k,
-            "name": None,
+            "name": None if model.names is None else model.names.concept_name(k),
             "items": int(sizes[k]),
             "share": float(sizes[k] / len(concepts)),
             "interactions": float(weights[k]),
@@ -175,7 +177,11 @@ def _dimensions(
 ) -> list[dict[str, Any]]:
     """Spread over users, KL to the prior, and what each is most correlated with over the items of its concept."""
     if posterior is None:
-        return []
+        return [] if model.names is None else [
+            {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
+             "correlation": None, **_named(model, entry.concept, entry.dimension)}
+            for entry in model.names.dimensions
+        ]  # fmt: skip
     spread = posterior.mean.std(axis=0)  # (concepts, dim)
     kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
     measured = {
@@ -196,8 +202,47 @@ def _dimensions(
             name, correlation = best[j] if measured else (None, None)
             found.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
                           "kl": None if kl is None else float(kl[k, j]),
-                          "attribute": name, "correlation": correlation})  # fmt: skip
+                          "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
     return found
+
+
+def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
+    """What a dimension is called along the axes in use, and why."""
+    parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
+    if model.names is None:
+        return dict.fromkeys(parts)
+    entry = model.names.dimension(concept, dimension).model_dump(mode="json")
+    named = entry["attribute"]
+    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": named}
+
+
+def _within(model: Recommender, seed: int) -> dict[str, Any] | None:
+    """DCI disentanglement inside concepts, along the original axes and along those in use."""
+    from macrid.evaluation.within import dci_within
+    from macrid.interpret.space import space_of
+
+    return dci_within(space_of(model), seed)
+
+
+def _axes(model: Any) -> dict[str, Any]:
+    """Which axes are in use, and how well they tell attributes, beside the original ones."""
+    from macrid.interpret.meaning import evidence
+    from macrid.interpret.space import space_of
+
+    space = space_of(model)
+    used = model.axes_in_use or ("original",) * space.concepts
+    told = {kind: evidence(space, None if kind == "original" else model.axes[kind]) for kind in {"original", *used}}
+
+    def listed(kinds: Sequence[str]) -> list[float | None]:
+        values = [float(told[kind][k]) for k, kind in enumerate(kinds)]
+        return [None if np.isnan(value) else value for value in values]
+
+    return {
+        "in_use": list(used),
+        "found": sorted(model.axes),
+        "evidence_original": listed(("original",) * space.concepts),
+        "evidence_in_use": listed(used),
+    }
 
 
 def _correlations(

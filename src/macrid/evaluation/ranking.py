@@ -93,7 +93,7 @@ def evaluate(
     for start in range(0, len(users), at_once):
         batch = users[start : start + at_once]
         history, target = heldout.history[batch], heldout.target[batch]
-        hits = _hits(model._top(history, deepest, hidden=history)[0], target)
+        hits = hits_of(model._top(history, deepest, hidden=history)[0], target)
         targets = torch.from_numpy(np.diff(target.indptr).astype(np.int64)).to(hits.device)
         for name, (kind, k) in zip(metrics, parsed, strict=True):
             parts[name].append((ndcg if kind == "ndcg" else recall)(hits, targets, k).cpu())
@@ -107,7 +107,7 @@ def evaluate(
     return Evaluation(len(users), int((~has_target).sum()), summary, per_user)
 
 
-def _hits(positions: Tensor, target: sp.csr_array) -> Tensor:
+def hits_of(positions: Tensor, target: sp.csr_array) -> Tensor:
     """Which of the ranked items (users, depth) are in the target: (users, depth) of 0 and 1."""
     users, items = target.shape
     rows, columns = pairs(target, positions.device)

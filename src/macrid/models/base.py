@@ -24,6 +24,8 @@ from macrid.ops.topk import BLOCK, best_of, pairs
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
+    from macrid.interpret.axes import Axes
+    from macrid.interpret.names import Names
     from macrid.training.loop import Epoch
 
 
@@ -87,6 +89,16 @@ class Recommender(ABC):
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
         self.training: TrainingSettings | None = None
         self.log: list[Epoch] = []
+        self.axes: dict[str, Axes] = {}
+        """By their kind: what `macrid.interpret.axes` has found."""
+        self.axes_in_use: tuple[str, ...] = ()
+        """For every concept the kind that `traverse`, `steer` and names go by; the original ones if empty."""
+        self.names: Names | None = None
+        """Of concepts and dimensions, see `macrid.interpret.names`."""
+        self.labelled: dict[str, list[Id]] | None = None
+        """The labels behind concept numbers ("concepts") and the attributes behind dimensions ("dimensions")."""
+        self.sample: sp.csr_array | None = None
+        """Histories of some users, in whose range moves are usual."""
 
     @abstractmethod
     def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
@@ -161,20 +173,27 @@ class Recommender(ABC):
         candidates: a mask over items, True where an item may be chosen.
         """
         seen = histories if seen is None else seen
+        hidden = seen if exclude_seen else None
+        self._check_enough(histories, n, hidden, candidates)
+        positions, scores = self._top(histories, n, hidden, candidates)
+        return positions.cpu().numpy(), scores.cpu().numpy()
+
+    def _check_enough(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None, candidates: np.ndarray | None
+    ) -> None:
+        """n items are left for every history, and n is a number of items."""
         if not isinstance(n, int | np.integer) or n < 1:
             raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
         allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
         left = np.full(histories.shape[0], int(allowed.sum()))
-        if exclude_seen:
-            ruled_out = np.concatenate([[0], np.cumsum(allowed[seen.indices])])
-            left -= np.diff(ruled_out[seen.indptr])
+        if hidden is not None:
+            ruled_out = np.concatenate([[0], np.cumsum(allowed[hidden.indices])])
+            left -= np.diff(ruled_out[hidden.indptr])
         if left.min(initial=n) < n:
             raise RequestError(
                 f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
-                f" {'the history and ' if exclude_seen else ''}what was ruled out; ask for fewer or exclude less"
+                f" {'' if hidden is None else 'the history and '}what was ruled out; ask for fewer or exclude less"
             )
-        positions, scores = self._top(histories, n, seen if exclude_seen else None, candidates)
-        return positions.cpu().numpy(), scores.cpu().numpy()
 
     def _top(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
@@ -262,8 +281,11 @@ class Recommender(ABC):
             allowed[self._known(exclude, required=False)[0]] = False
         return allowed
 
-    def _describe(self, positions: np.ndarray, scores: np.ndarray) -> tuple[ScoredItem, ...]:
-        concepts = self.concepts_of_items()
+    def _describe(
+        self, positions: np.ndarray, scores: np.ndarray, concepts: np.ndarray | None = None
+    ) -> tuple[ScoredItem, ...]:
+        """concepts: of all items, if they are at hand: (items,)."""
+        concepts = self.concepts_of_items() if concepts is None else concepts
         titles = None
         if self.table is not None and "title" in self.table.column_names:
             titles = self.table.column("title").take(pa.array(positions)).to_pylist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from macrid.config import MacridVAESettings
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions
+from macrid.data.labels import Labels
+from macrid.errors import SettingsError
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
 from macrid.models.neural import Encoding, NeuralRecommender
@@ -25,6 +29,9 @@ from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
 from macrid.ops.vectors import unit
+
+if TYPE_CHECKING:
+    from macrid.training.supervision import Supervision
 
 MANY = 20  # concepts that "auto" begins with: the most that the paper tries
 EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
@@ -41,7 +48,7 @@ class Noise:
 
 
 class Loss(NamedTuple):
-    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl`."""
+    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl` + what `guidance` adds."""
 
     total: Tensor
     negative_log_likelihood: Tensor
@@ -64,8 +71,10 @@ class MacridNetwork(nn.Module):
 
     prior_std: float | Tensor
     dropout: float | Tensor
+    total_correlation: float | Tensor
     precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
+    supervision: Supervision | None = None  # what labels ask for, in training only
 
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
@@ -75,7 +84,7 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
-        self.prior_std, self.dropout = s.prior_std, s.dropout
+        self.prior_std, self.dropout, self.total_correlation = s.prior_std, s.dropout, s.total_correlation
 
     @property
     def concepts(self) -> int:
@@ -175,7 +184,20 @@ class MacridNetwork(nn.Module):
         directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
         nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
         kl = self.kl(mean, b).mean(dim=-1)
-        return Loss(nll + beta * kl, nll, kl)
+        return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample, mean, b), nll, kl)
+
+    def guidance(self, vectors: Tensor, sample: Local | None, a: Tensor, b: Tensor) -> Tensor | float:
+        """What labels and the weight of total correlation add to the loss; 0 without them.
+
+        vectors: of the items at hand. a: the means or what they are before they get unit length.
+        """
+        extra: Tensor | float = 0.0
+        if self.supervision is not None:
+            extra = extra + self.supervision.loss(self, vectors, sample)
+        if isinstance(self.total_correlation, Tensor) or self.total_correlation > 0:
+            variance = self.prior_stds().reshape(*a.shape[:-3], 1, 1, 1) ** 2 * torch.exp(-b)
+            extra = extra + self.total_correlation * total_correlation(unit(a, EPSILON), variance)
+        return extra
 
     def likelihood(
         self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, sample: Local | None
@@ -232,6 +254,18 @@ class MacridNetwork(nn.Module):
         return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
 
 
+def total_correlation(mean: Tensor, variance: Tensor) -> Tensor:
+    """How far the components of users are from independent dimensions, in nats, summed over concepts: (models…).
+
+    Of the Gaussian with their covariance C: ½ (sum_j log C_jj − log det C). mean, variance: (…, batch, concepts, dim).
+    """
+    from_middle = (mean - mean.mean(dim=-3, keepdim=True)).transpose(-3, -2)  # (…, concepts, batch, dim)
+    covariance = from_middle.mT @ from_middle / mean.shape[-3] + torch.diag_embed(variance.mean(dim=-3) + EPSILON)
+    root = torch.linalg.cholesky_ex(covariance, check_errors=False).L  # a check would wait for the device
+    log_det = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+    return 0.5 * (covariance.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1) - log_det).sum(dim=-1)
+
+
 class MacridVAE(NeuralRecommender):
     """A recommender whose users come apart into one component per concept.
 
@@ -264,6 +298,27 @@ class MacridVAE(NeuralRecommender):
                 *hidden, last = n.layers
                 if not hidden:  # a user's component starts as the sum of the vectors of the history
                     last.get_parameter("weight")[:dim] += torch.eye(dim)
+
+    def _read_labels(self, source: Any, items: Ids) -> Labels:
+        s = self.settings
+        labels = Labels.read(source, items, MANY if s.concepts == "auto" else s.concepts, s.dim)
+        if s.concepts == "auto" and labels.concept_names:
+            raise SettingsError(
+                f"concepts is 'auto', but concept labels need a fixed number, here {len(labels.concept_names)} or more;"
+                " set it, or give attributes only"
+            )
+        return labels
+
+    def _supervise(self, data: Interactions, labels: Labels) -> None:
+        from macrid.training.supervision import begin, supervision_from
+
+        assert self.training is not None
+        weight, seed = self.training.label_weight, self.training.seed
+        supervision = supervision_from(labels, data.matrix, self.network.concepts, weight, seed)
+        if self.settings.start != "random":
+            begin(self.network, supervision)
+        self.network.supervision = supervision.to(self.device)
+        self.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
 
     @torch.no_grad()
     def _score(self, histories: Histories) -> Tensor:

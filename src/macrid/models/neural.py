@@ -13,15 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from macrid.config import TrainingSettings
-from macrid.data.ids import Id
+from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
+from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
 
 if TYPE_CHECKING:
+    from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
     from macrid.training.loop import Epoch
+
+
+SAMPLE = 1000  # users whose histories a model keeps after training, to tell what is usual
 
 
 class Encoding(NamedTuple):
@@ -46,6 +51,9 @@ class NeuralRecommender(Recommender):
     training_defaults: ClassVar[dict[str, Any]] = {}
     """Training settings that suit this model better than those of `TrainingSettings`."""
     network: Any
+    cached: Any = None
+    """What was worked out from the weights, until they change."""
+    is_training: bool = False
 
     @abstractmethod
     def _build(self, items: int) -> nn.Module:
@@ -67,11 +75,19 @@ class NeuralRecommender(Recommender):
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the components, both (batch, concepts, dim)."""
 
+    def _read_labels(self, source: Any, items: Ids) -> Labels:
+        """Labels of these items, checked."""
+        raise SettingsError(f"{type(self).__name__} has no concepts to label; leave labels away, or train a MacridVAE")
+
+    def _supervise(self, data: Interactions, labels: Labels) -> None:
+        """Take labels into the network that training starts from."""
+
     def fit(
         self,
         train: Interactions | sp.csr_array,
         *,
         validation: HeldOut | None = None,
+        labels: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Epoch], None] | None = None,
@@ -81,6 +97,8 @@ class NeuralRecommender(Recommender):
         """Train, and keep the weights of the epoch with the best validation NDCG@100.
 
         validation: held-out users over the same items; without them training runs for all epochs.
+        labels: what is known about some items, {"concept": {item: name}, attribute: {item: number}}, or a table or file
+            with a column of item ids; see `macrid.data.labels`.
         checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
         on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
         training: the fields of `macrid.config.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
@@ -90,11 +108,19 @@ class NeuralRecommender(Recommender):
         data = checked(train, validation)
         settings = TrainingSettings.make({**self.training_defaults, **training})
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
+            found = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
-            train_network(
-                self, data.matrix, validation, settings, checkpoint=checkpoint, resume=resume, on_epoch=on_epoch,
-                on_step=on_step,
-            )  # fmt: skip
+            if found is not None:
+                self._supervise(data, found)
+            self.is_training = True
+            try:
+                train_network(
+                    self, data.matrix, validation, settings, labels=None if found is None else found.digest(),
+                    checkpoint=checkpoint, resume=resume, on_epoch=on_epoch, on_step=on_step,
+                )  # fmt: skip
+            finally:
+                self.is_training = False
+                self.network.supervision = None
         return self
 
     def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
@@ -109,6 +135,10 @@ class NeuralRecommender(Recommender):
             self.network.load_state_dict(like.network.state_dict())
         self.network.to(device)
         self.log = []
+        self.axes, self.axes_in_use, self.names, self.cached = {}, (), None, None
+        self.labelled = None
+        users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
+        self.sample = data.matrix[np.sort(users)]
 
     @property
     def device(self) -> torch.device:
@@ -118,6 +148,7 @@ class NeuralRecommender(Recommender):
     def to(self, device: str) -> Self:
         self._check_fitted()
         self.network.to(choose_device(device))
+        self.cached = None
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
@@ -143,3 +174,4 @@ class NeuralRecommender(Recommender):
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.network = self._build(len(self.items))
         self.network.load_state_dict(state)
+        self.cached = None

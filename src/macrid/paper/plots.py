@@ -1,4 +1,4 @@
-"""The pictures of Figures 2 and 4, from their numbers. `figure…` makes a matplotlib figure, `draw_…` writes a PNG."""
+"""The pictures of Figures 2 to 4, from their numbers. `figure…` makes a matplotlib figure, `draw_…` writes a PNG."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from macrid.data.assortment import picture_of
 from macrid.drawing import (
     FAINT,
     INK,
@@ -24,10 +25,15 @@ from macrid.drawing import (
 )
 from macrid.evaluation.disentanglement import match, matched_accuracy
 from macrid.interpret.plots import dots, grid_of, joined, map_panel, paler, scatter, square
+from macrid.interpret.strips import Cell, Strip, draw_strip
+from macrid.paper.figure3 import strip_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pyarrow import Table
+
+    from macrid.data.ids import Ids
 
 MARKERS = ("o", "^", "s", "D", "v", "P")
 METHOD_COLOURS = ("#0072B2", "#E69F00", "#B0457B", "#009E73", "#56B4E9", "#333333")
@@ -205,3 +211,15 @@ def _finite(points: Sequence[Mapping[str, float]], key: str) -> np.ndarray:
 def _named(category: Any) -> str:
     """As text that matplotlib takes literally."""
     return shortened(category if isinstance(category, str) else f"category {category}")
+
+
+def draw_figure3(strips: Sequence[dict[str, Any]], items: Ids, table: Table | None, path: str | PathLike[str]) -> None:
+    """Walks, one under the other: from `figure3.compute`."""
+    rows = []
+    for strip in strips:
+        cells = []
+        for stop in strip["items"]:
+            picture = picture_of(items, table, items.parse(stop["id"]))
+            cells.append(Cell(stop["title"] or stop["id"], f"{stop['value']:+.2f}", picture, stop["start"]))
+        rows.append(Strip(strip_title(strip), cells, strip["low"], strip["high"]))
+    draw_strip(rows, path)

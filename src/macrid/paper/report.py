@@ -11,7 +11,7 @@ import numpy as np
 
 from macrid.errors import MacridError, first_line
 from macrid.evaluation.ranking import PAPER_METRICS
-from macrid.paper import figure4, table1
+from macrid.paper import figure3, figure4, table1
 from macrid.paper.plots import rank_correlation
 from macrid.paper.reproduce import BLOCKS
 from macrid.tuning.space import BUDGET_DIM
@@ -54,10 +54,8 @@ def report(blocks: dict[str, dict[str, Any]], pictures: str) -> str:
         parts += _table1(blocks["table1"])
     if "figure2" in blocks:
         parts += _figure2(blocks["figure2"], pictures)
-    parts += [
-        "## Figure 3: traversals",
-        "Not here yet: it needs the traversal of section 2.4, which macrid does not have so far.",
-    ]
+    if "figure3" in blocks:
+        parts += _figure3(blocks["figure3"], pictures)
     if "figure4" in blocks:
         parts += _figure4(blocks["figure4"], pictures)
     if "table1" in blocks and blocks["table1"]["rows"]:
@@ -264,6 +262,47 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
             else "."
         ),
     ]
+
+
+# Figure 3
+
+
+def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
+    parts = [
+        "## Figure 3: items that differ in one dimension",
+        "Walks as in section 2.4 of the paper, along axes that were turned after training (`docs/control.md`), which"
+        " changes no recommendation. Shown is the strongest named dimension of each of"
+        f" {_number(max((len(own['strips']) for own in block['data'].values()), default=0))} concepts, popularity"
+        " aside, each attribute once, from the most popular item in the middle of the dimension: a rule, not a choice"
+        f" of good examples. Items that fewer than {figure3.MIN_USERS} users had are left out: little is known of them."
+        " Attributes of items are used for turning and naming, never in training.",
+    ]
+    for data, own in block["data"].items():
+        if own["strips"]:
+            named = ", ".join(f"{s['concept_name']} by {s['name']} ({_dot(s['strength'], 2)})" for s in own["strips"])
+            parts.append(f"![walks on {data}]({pictures}/figure3-{data}.png)")
+            parts.append(f"*{data}, seed {own['seed']}: {named}. In brackets the rank correlation of the dimension with"
+                         " the attribute.*")  # fmt: skip
+    if block["data"]:
+        lines = [
+            "| data | named dimensions | walks | attribute follows | cosine to the start | of two items of a concept |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for data, own in block["data"].items():
+            m = own["measured"]
+            numbers = [_dot(m[name], 2) for name in ("monotonicity", "cosine", "cosine_of_random_items")]
+            lines.append(f"| {data} | {m['dimensions']} | {m['walks']:,} | {' | '.join(numbers)} |")
+        parts.append(
+            "The same for every named dimension (strength from 0.3 on, popularity aside), from items drawn at random:"
+            " the rank correlation of the place in a walk with the attribute, a mean over walks, and how like their"
+            " start the items stay in everything but the dimension."
+        )
+        parts.append("\n".join(lines))
+    return [*parts, *(f"**{data}: left out.** {why}" for data, why in block["missing"].items())]
+
+
+def _number(count: int) -> str:
+    return ("no", "one", "two", "three", "four", "five")[count] if count < 6 else str(count)
 
 
 # Figure 4

@@ -1,7 +1,7 @@
 """All of it: which blocks there are, how much of each is computed, and the folder that the results go to.
 
-OUT/table1.json, figure2.json, figure4.json    the numbers
-OUT/figure2.png, figure4.png                   the pictures
+OUT/table1.json, figure2.json, …               the numbers
+OUT/figure2.png, figure3-shop.png, …           the pictures
 OUT/parts/                                     what was computed, part by part; an interrupted run goes on from there
 OUT/tuned/                                     settings, if they were searched for again
 """
@@ -24,7 +24,7 @@ from macrid.data import catalog
 from macrid.errors import DataError, MacridError
 from macrid.files import write_atomically
 from macrid.models import model_class
-from macrid.paper import figure2, figure4, table1
+from macrid.paper import figure2, figure3, figure4, table1
 from macrid.paper.parts import Parts
 from macrid.training.checkpoint import fingerprint
 from macrid.version import __version__
@@ -32,7 +32,7 @@ from macrid.version import __version__
 if TYPE_CHECKING:
     from macrid.data.split import Split
 
-BLOCKS = ("table1", "figure2", "figure4")
+BLOCKS = ("table1", "figure2", "figure3", "figure4")
 FETCHED = ("ml-latest-small", "ml-1m", "ml-1m-ge3")
 """Small enough to be downloaded without being asked for by name."""
 
@@ -82,7 +82,8 @@ class Reproduction:
         if block == "table1":
             result = self._table1(parts)
         else:
-            result, draw = (self._figure2 if block == "figure2" else self._figure4)(parts)
+            figures = {"figure2": self._figure2, "figure3": self._figure3, "figure4": self._figure4}
+            result, draw = figures[block](parts)
         result |= {"block": block, "quick": self.plan.quick, "trials": self.plan.trials, "about": parts.about()}
         self._write(f"{block}.json", json.dumps(result, indent=1) + "\n")
         if draw is not None:
@@ -99,7 +100,7 @@ class Reproduction:
             except OSError as error:
                 told = f"{folder}: cannot be written ({error.strerror or error}); choose another"
                 raise MacridError(told) from error
-        needed = {"figure2": ("matplotlib", "openTSNE"), "figure4": ("matplotlib",)}
+        needed = {"figure2": ("matplotlib", "openTSNE"), "figure3": ("matplotlib",), "figure4": ("matplotlib",)}
         for block in blocks:
             for package in needed.get(block, ()):
                 if find_spec(package) is None:
@@ -112,6 +113,8 @@ class Reproduction:
             return len(plan.data) * sum(plan.seeds if has_seeds(method) else 1 for method in table1.METHODS)
         if block == "figure2":
             return 2 * plan.seeds_figure2
+        if block == "figure3":
+            return len(figure3.DATA)
         return len(figure4.METHODS) * -(-plan.configurations // figure4.TOGETHER)
 
     def split(self, name: str) -> Split | None:
@@ -212,6 +215,29 @@ class Reproduction:
 
         shown = maps["cosine"], maps["inner"], figure2.categories(split).tolist()
         return {"data": data, "runs": runs}, partial(draw_figure2, *shown, self.out / "figure2.png")
+
+    def _figure3(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+        found, missing, splits = {}, {}, {}
+        for data in figure3.DATA:
+            split = self.split(data)
+            if split is None:
+                missing[data] = self._splits[data]
+                continue
+            found[data] = parts.get(
+                f"figure3/{data}",
+                {**self._key(split), **_whole(figure3.config(), {**self.plan.training, "seed": 0})},
+                partial(figure3.compute, split, 0, **self.plan.training),
+            )
+            splits[data] = split
+        from macrid.paper.plots import draw_figure3
+
+        def draw() -> None:
+            for data, own in found.items():
+                if own["strips"]:
+                    split = splits[data]
+                    draw_figure3(own["strips"], split.items, split.table, self.out / f"figure3-{data}.png")
+
+        return {"data": found, "missing": missing}, draw
 
     def _figure4(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
         split = self.split(figure4.DATA)

@@ -128,7 +128,9 @@ def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
         told = ", ".join(
-            "the interactions" if name == "interactions" else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
+            f"the {name}"
+            if name in ("interactions", "labels")
+            else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
             for name in changed
         )
         raise RunError(f"{path}: belongs to another training, it differs in {told}; give the same, or train afresh")

@@ -72,16 +72,20 @@ def train(
     validation: HeldOut | None,
     settings: TrainingSettings,
     *,
+    labels: str | None = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
+    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`.
+
+    labels: the digest of those that the network holds.
+    """
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
     with nullcontext() if folder is None else checkpoints.claimed(folder):
-        _train(model, matrix, validation, settings, folder, resume, on_epoch, on_step)
+        _train(model, matrix, validation, settings, labels, folder, resume, on_epoch, on_step)
     _warn_of_collapse(model)
 
 
@@ -90,6 +94,7 @@ def _train(
     matrix: sp.csr_array,
     validation: HeldOut | None,
     settings: TrainingSettings,
+    labels: str | None,
     folder: Path | None,
     resume: bool,
     on_epoch: Callable[[Epoch], None] | None,
@@ -106,7 +111,7 @@ def _train(
     best: dict[str, Tensor] = {}
     belongs_to = checkpoints.fingerprint(
         {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
-        {"model": type(model).__name__, **model.settings.model_dump(), **settings.model_dump()},
+        {"model": type(model).__name__, "labels": labels, **model.settings.model_dump(), **settings.model_dump()},
     )
     if folder is not None and not resume:
         checkpoints.remove(folder)

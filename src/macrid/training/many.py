@@ -75,8 +75,9 @@ def fit_many(
     training: the training settings of each model; batch size, epochs, average, balance, likelihood, precision and
         device must be the same for all, as must the class and shape of the models (concepts, dim, temperature,
         hidden layers, width, similarity).
-        Everything else may differ: beta, prior_std, dropout, start, learning rate, l2, clip, beta_warmup, patience and
-        seed. With the sampled likelihood, or concepts="auto", models are trained one after the other.
+        Everything else may differ: beta, prior_std, dropout, total_correlation, start, learning rate, l2, clip,
+        beta_warmup, patience and seed. With the sampled likelihood, or concepts="auto", models are trained one after
+        the other. Labels cannot be given here; fit such models one by one.
     on_epoch: called with the number of a model and its `Epoch`.
     Returns for every model None, or what made its training break off; the others are not disturbed by it.
     """
@@ -286,6 +287,8 @@ def stacked(networks: Sequence[Any]) -> Any:
     device = whole.item_vectors.device
     whole.prior_std = torch.tensor([float(network.prior_std) for network in networks], device=device)
     whole.dropout = torch.tensor([float(network.dropout) for network in networks], device=device)
+    if any(getattr(network, "total_correlation", 0.0) for network in networks):
+        whole.total_correlation = torch.tensor([network.total_correlation for network in networks], device=device)
     return whole
 
 

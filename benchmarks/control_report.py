@@ -1,0 +1,146 @@
+"""The tables of docs/control.md, from what benchmarks/control.py and benchmarks/labels.py have measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+FILE = Path(__file__).parents[1] / "docs" / "control.md"
+COLUMNS = {
+    "ndcg@100": "NDCG@100",
+    "factor_mean": "factor, mean",
+    "factor_least": "least",
+    "dci": "DCI",
+    "monotonicity": "monotonicity",
+    "leakage": "leakage",
+    "drift": "drift",
+    "retention": "NDCG kept",
+    "overlap": "overlap",
+    "random": "random directions",
+}
+
+
+def write(file: Path = FILE) -> None:
+    """Put the tables where the marks are."""
+    file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def filled(text: str) -> str:
+    """The text with every part between `<!-- NAME -->` and `<!-- end -->` made anew, where it was measured."""
+    parts: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "shop": ("control-shop.json", shop),
+        "every seed": ("control-shop.json", every_seed),
+        "axes of movies": ("control-movies.json", axes_of_movies),
+        "knobs of movies": ("control-movies.json", knobs_of_movies),
+        "year": ("control-movies.json", year),
+        "labels": ("labels.json", labels),
+        "speed": ("control-speed.json", speed),
+    }
+    for name, (result, table) in parts.items():
+        if (RESULTS / result).exists():
+            made = table(json.loads((RESULTS / result).read_text(encoding="utf-8")))
+            pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
+            text = re.sub(pattern, lambda found, made=made: found[1] + made + found[2], text, flags=re.DOTALL)
+    return text
+
+
+def shop(found: dict[str, Any]) -> str:
+    """Means over seeds; the MultVAE below."""
+    rows = found["rows"]
+    seeds = sorted({row["seed"] for row in rows})
+    lines = _head("", *COLUMNS.values())
+    for way in dict.fromkeys(row["way"] for row in rows):
+        own = [row for row in rows if row["way"] == way]
+        lines.append(_row(way, *(_mean(own, key, np.min if key == "factor_least" else np.mean) for key in COLUMNS)))
+    beside = [row["beside"] for row in rows if "beside" in row]
+    cells = [_mean(beside, key) if key in beside[0] else "" for key in COLUMNS]
+    lines.append(_row("MultVAE, concept activation vectors", *cells))
+    return "\n".join(lines) + f"\n\nMeans over {len(seeds)} seeds, the least factor over all of them. {_where(found)}"
+
+
+def every_seed(found: dict[str, Any]) -> str:
+    chosen = ("ndcg@100", "factor_mean", "factor_least", "dci", "monotonicity", "leakage", "random")
+    lines = _head("", "seed", *(COLUMNS[key] for key in chosen))
+    for way in dict.fromkeys(row["way"] for row in found["rows"]):
+        for row in (row for row in found["rows"] if row["way"] == way):
+            lines.append(_row(way, str(row["seed"]), *(_number(row[key]) for key in chosen)))
+    return "\n".join(lines)
+
+
+def axes_of_movies(found: dict[str, Any]) -> str:
+    """The strongest axis of each attribute, and in how many concepts it has one."""
+    lines = _head("attribute", "best raw dimension", "best axis, cross-validated", "concepts with an axis", "p at most")
+    fits: dict[str, list[dict[str, Any]]] = {}
+    for fit in found["fits"]:
+        fits.setdefault(fit["attribute"], []).append(fit)
+    for name, own in sorted(fits.items(), key=lambda entry: -max(fit["strength"] for fit in entry[1])):
+        best = max(fit["strength"] for fit in own)
+        worst = max(fit["p"] for fit in own)
+        lines.append(_row(name, _number(found["original"][name]), _number(best), str(len(own)), f"{worst:.3f}"))
+    scores = f"Test NDCG@100 {found['ndcg@100']:.4f} before and {found['ndcg@100_turned']:.4f} after turning"
+    change = f"worked out along the turned axes, no score differs by more than {found['largest_change_of_a_score']:.0e}"
+    return "\n".join(lines) + f"\n\n{scores}; {change}. {_where(found)}"
+
+
+def knobs_of_movies(found: dict[str, Any]) -> str:
+    """Of several concepts at once, beside the same in a MultVAE."""
+    keys = ("monotonicity", "leakage", "drift", "moves", "retention", "overlap", "smoothness")
+    beside = {knob["name"]: knob for knob in found["control"]["beside"] if knob["concept"] is None}
+    joint = [knob for knob in found["control"]["knobs"] if knob["concept"] is None]
+    lines = _head("knob, all concepts", *keys, "MultVAE: monotonicity", "leakage")
+    for knob in sorted(joint, key=lambda knob: -knob["monotonicity"]):
+        other = beside.get(knob["name"])
+        theirs = ("", "") if other is None else (_number(other[key]) for key in ("monotonicity", "leakage"))
+        lines.append(_row(knob["name"], *(_number(knob[key]) for key in keys), *theirs))
+    single = [knob["monotonicity"] for knob in found["control"]["knobs"] if knob["concept"] is not None]
+    told = f"{len(single)} knobs of a single concept have a mean monotonicity of {np.mean(single):.2f}"
+    return "\n".join(lines) + f"\n\n{told}; random directions {found['control']['random']:.2f}. {_where(found)}"
+
+
+def year(found: dict[str, Any]) -> str:
+    own = found["year"]
+    return (
+        f'From one end of the knob "year" to the other, the median year of the ten best goes up by at least'
+        f" {own['years']} years for {own['share']:.0%} of the {own['users']} (of {own['of']}) test users who have"
+        f" movies on both sides of the middle, by {own['median']:.0f} years for half of them."
+    )
+
+
+def labels(found: dict[str, Any]) -> str:
+    return str(found["table"])
+
+
+def speed(found: dict[str, Any]) -> str:
+    lines = _head("", "median of 100")
+    names = {"traverse_ms": "traverse, 8 steps", "steer_ms": "steer and recommend", "recommend_ms": "recommend alone"}
+    lines += [_row(name, f"{found[key]:.1f} ms") for key, name in names.items()]
+    return "\n".join(lines) + f"\n\n{found['items']:,} items. {_where(found)}"
+
+
+def _head(*names: str) -> list[str]:
+    return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _mean(rows: Sequence[dict[str, Any]], key: str, how: Callable[[Any], Any] = np.mean) -> str:
+    known = [row[key] for row in rows if row.get(key) is not None]
+    return _number(float(how(known))) if known else "–"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.2f}"
+
+
+def _where(found: dict[str, Any]) -> str:
+    machine, versions = found["about"]["machine"], found["about"]["versions"]
+    place = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
+    return f"{place}, torch {versions['torch']}, {found['about']['date']}."

@@ -1,0 +1,72 @@
+"""macrid names: what concepts and dimensions are called, and other names for them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from macrid.cli.common import console, print_json, working
+from macrid.errors import RequestError
+
+ARROW = re.compile(r"\s*(?:↔|<->)\s*")
+
+
+def names(
+    run: Path = typer.Argument(help="A run."),
+    rename: list[str] = typer.Option(
+        [], "--set", help="K=NAME for a concept; K.J=NAME or 'K.J=LOW <-> HIGH' for a dimension; may be repeated."
+    ),
+    anew: bool = typer.Option(False, help="Find all names anew; those you have set are kept."),
+    reset: bool = typer.Option(False, help="Find all names anew, also those you have set."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Show the names of concepts and dimensions with their evidence, or set them.
+
+    Example: macrid names runs/ml-1m
+
+    Example: macrid names runs/shop --set 4=handbags --set "4.1=small <-> large"
+    """
+    from macrid.interpret import names as found
+    from macrid.interpret.space import space_of
+    from macrid.runs import keep, load
+
+    with working("naming"):
+        model: Any = load(run, "cpu")
+        space_of(model)
+        if model.names is None or anew or reset:
+            named = found.find(model)
+            model.names = named if reset or model.names is None else found.renewed(model.names, named)
+        for text in rename:
+            model.names = _renamed(model.names, text)
+        if rename or anew or reset:
+            keep(model, run)
+    if json:
+        print_json(model.names.as_json())
+        return
+    from macrid.cli.inspect import named_concepts, named_dimensions
+
+    console.print(named_concepts(model.names))
+    console.print()
+    dimensions = named_dimensions(model.names)
+    if dimensions.row_count:
+        console.print(dimensions)
+    else:
+        told = f"no dimension has a name; others may have: macrid axes {run} --by attributes"
+        console.print(told, style="dim", soft_wrap=True)
+
+
+def _renamed(names: Any, text: str) -> Any:
+    place, equals, name = text.partition("=")
+    parts = place.strip().split(".")
+    if not equals or not 1 <= len(parts) <= 2 or not all(part.isdigit() for part in parts):
+        raise RequestError(f"--set {text!r}: write K=NAME for a concept, K.J=NAME for a dimension, such as 4=handbags")
+    numbers = [int(part) for part in parts]
+    if len(numbers) == 1:
+        return names.renamed(numbers[0], name)
+    ends = ARROW.split(name)
+    if len(ends) == 2:
+        return names.renamed_dimension(*numbers, low=ends[0], high=ends[1])
+    return names.renamed_dimension(*numbers, name=name)

@@ -1,0 +1,96 @@
+"""Why an item is recommended: its concept, how much of the history lies in it, and what in the history pulled it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from macrid.data.ids import Id
+from macrid.errors import RequestError
+from macrid.models.base import Recommender, ScoredItem
+
+AT_ONCE = 1 << 22  # scores of users × items held at a time
+
+
+@dataclass(frozen=True)
+class Pull:
+    """An item of the history, and what it does to the score of a recommended one."""
+
+    id: Id
+    title: str | None
+    amount: float
+    """The score less what it would be without this item; log-probabilities where the model has them."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"id": str(self.id), "title": self.title, "amount": self.amount}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one item is recommended."""
+
+    item: ScoredItem
+    share: float | None
+    """Of the history, that lies in the item's concept; None for a model without concepts."""
+    concept_name: str | None
+    pulls: tuple[Pull, ...]
+    """The strongest first."""
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"share": self.share, "concept_name": self.concept_name, "pulls": [p.as_json() for p in self.pulls]}
+        return self.item.as_json() | told
+
+
+def explain(
+    model: Recommender,
+    history: Iterable[Id],
+    items: Sequence[Id] | None = None,
+    *,
+    n: int = 10,
+    most: int = 3,
+    exclude_seen: bool = True,
+) -> list[Reason]:
+    """Why these items, or the n best ones, are recommended for a history.
+
+    Every item of the history is left out once and all are scored again, so the pulls are exact; they need not add up.
+    most: how many pulls are told of each item.
+    """
+    if most < 0:
+        raise RequestError(f"most is {most}; it must be at least 0")
+    known, _ = model._known(history)
+    if items is None:
+        (positions,), _ = model.top(model._matrix([known]), n, exclude_seen=exclude_seen)
+    else:
+        positions = model._positions_of(items, "items")
+    left_out = [np.delete(known, place) for place in range(len(known))]
+    scores = np.concatenate(list(_scores(model, model._matrix([known, *left_out]), positions)))  # (1 + history, items)
+    described = model._describe(positions, scores[0])
+    own = model._describe(known, np.zeros(len(known)))
+    share = _shares(model, known)
+    reasons = []
+    for place, item in enumerate(described):
+        amount = scores[0, place] - scores[1:, place]
+        strongest = np.argsort(-amount, kind="stable")[:most]
+        pulls = tuple(Pull(own[at].id, own[at].title, float(amount[at])) for at in strongest)
+        concept = item.concept
+        name = None if concept is None or model.names is None else model.names.concept_name(concept)
+        reasons.append(Reason(item, None if concept is None or share is None else float(share[concept]), name, pulls))
+    return reasons
+
+
+def _scores(model: Recommender, histories: sp.csr_array, positions: np.ndarray) -> Iterator[np.ndarray]:
+    at_once = max(1, AT_ONCE // len(model.items))
+    for start in range(0, histories.shape[0], at_once):
+        yield model.scores(histories[start : start + at_once])[:, positions].cpu().numpy()
+
+
+def _shares(model: Recommender, known: np.ndarray) -> np.ndarray | None:
+    """Of a history, by concept: (concepts,)."""
+    if not hasattr(model, "confidence"):
+        return None
+    confidence = model.confidence(model._matrix([known]))[0]
+    return confidence / max(float(confidence.sum()), 1e-12)

@@ -1,0 +1,148 @@
+"""A trained MacridVAE as people look at it and move it: vectors and concepts of items, worked out once, and the axes.
+
+Every score is made of inner products z_k · h_i and h_i · m_k. Turning all vectors of one concept by the same rotation
+changes none of them, so each concept may be looked at along axes of its own: `axes[k] @ vector` are its coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from macrid.errors import MacridError, RequestError
+from macrid.models.devices import on_device
+from macrid.models.macridvae import MacridVAE
+
+if TYPE_CHECKING:
+    from macrid.interpret.axes import Axes
+    from macrid.interpret.directions import Direction
+    from macrid.models.base import Recommender
+
+
+@dataclass(frozen=True)
+class Space:
+    """What does not change while a model is looked at."""
+
+    model: MacridVAE
+    directions: Tensor
+    """(items, dim) on the model's device, of length 1 where only directions matter."""
+    log_assignment: Tensor
+    """(items, concepts) on the model's device."""
+    towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
+    """Directions of attributes that were asked for."""
+    _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def items(self) -> np.ndarray:
+        """(items, dim)"""
+        return self.directions.cpu().numpy()
+
+    @cached_property
+    def prototypes(self) -> np.ndarray:
+        """(concepts, dim), of length 1 where only directions matter."""
+        network = self.model.network
+        return network._direction(network.prototypes.detach()).cpu().numpy()
+
+    @cached_property
+    def concept_of(self) -> np.ndarray:
+        """(items,) the most likely concept."""
+        return self.log_assignment.argmax(dim=1).cpu().numpy()
+
+    @cached_property
+    def concepts(self) -> int:
+        return self.log_assignment.shape[1]
+
+    @cached_property
+    def dim(self) -> int:
+        return self.directions.shape[1]
+
+    @property
+    def is_cosine(self) -> bool:
+        return self.model.settings.similarity == "cosine"
+
+    def own(self, concept: int) -> np.ndarray:
+        """Positions of a concept's items."""
+        return self._own[concept]
+
+    @cached_property
+    def _own(self) -> list[np.ndarray]:
+        return [np.flatnonzero(self.concept_of == k) for k in range(self.concepts)]
+
+    def turned(self, concept: int) -> np.ndarray:
+        """The vectors of a concept's items along its axes in use: (n, dim). Do not change them."""
+        axes = self.axes_in_use(concept)
+        found = self._turned.get(concept)
+        if found is None or found[0] is not axes:
+            own = self.items[self.own(concept)]
+            found = self._turned[concept] = axes, own if axes is None else own @ axes.rotation[concept].T
+        return found[1]
+
+    def components(self, histories: sp.csr_array) -> np.ndarray:
+        """Of many users: (users, concepts, dim)."""
+        with torch.no_grad(), on_device(self.model.device):
+            return self.model.network.components(self.model._on_device(histories), self.log_assignment).cpu().numpy()
+
+    def confidence(self, histories: sp.csr_array) -> np.ndarray:
+        """(users, concepts)"""
+        return histories @ self._assignment
+
+    @cached_property
+    def _assignment(self) -> np.ndarray:
+        return self.log_assignment.exp().cpu().numpy()
+
+    def axes(self, concept: int) -> np.ndarray:
+        """Those in use, as rows: (dim, dim)."""
+        found = self.axes_in_use(concept)
+        return np.eye(self.dim, dtype=np.float32) if found is None else found.rotation[concept]
+
+    def axes_in_use(self, concept: int) -> Axes | None:
+        """None for the original ones."""
+        kinds = self.model.axes_in_use
+        return None if not kinds else self.model.axes.get(kinds[concept])
+
+    def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Between which coordinates real users are, along the axes in use: (dim,) each; None if that is not known."""
+        axes = self.axes_in_use(concept) or self._original
+        return None if axes.low is None or axes.high is None else (axes.low[concept], axes.high[concept])
+
+    @cached_property
+    def _original(self) -> Axes:
+        from macrid.interpret.axes import Axes, unturned, with_range
+
+        same = Axes("original", unturned(self.concepts, self.dim))
+        return self.model.axes.get("original") or with_range(same, self, self.model.sample)
+
+    @cached_property
+    def log_terms(self) -> Tensor:
+        """log c_ik as (concepts, items), on the model's device."""
+        return self.log_assignment.t().contiguous()
+
+    def check(self, concept: int, dimension: int | None = None) -> None:
+        """A `RequestError` for numbers that do not exist."""
+        for what, number, count in (("concept", concept, self.concepts), ("dimension", dimension, self.dim)):
+            if number is None and what == "dimension":
+                continue
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < count:
+                raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
+
+
+def space_of(model: Recommender) -> Space:
+    """Of a trained model; worked out again only when the model has changed."""
+    model._check_fitted()
+    if not isinstance(model, MacridVAE):
+        raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
+    if model.cached is None or model.cached.model is not model:  # a copy of a model has another's
+        with torch.no_grad():
+            network = model.network
+            space = Space(model, network._direction(network.item_vectors.detach()), network.mode_assignment())
+        if model.is_training:
+            return space
+        model.cached = space
+    assert isinstance(model.cached, Space)
+    return model.cached

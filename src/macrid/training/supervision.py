@@ -1,0 +1,324 @@
+"""Labels in training: concept labels and attributes of a few items, spread to all from the interactions.
+
+A few labels alone would bind the labelled items and nothing else. Items that share users are of one kind, so labels are
+spread first (`spread`), and every item is pulled towards what is known or believed about it, the more the surer it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from macrid.data.labels import Labels
+from macrid.models.start import item_factors, spherical_kmeans, truncated_svd
+
+if TYPE_CHECKING:
+    from macrid.models.macridvae import MacridNetwork
+    from macrid.ops.sampled import Local
+
+RANK = 100  # directions of the embedding that labels are spread in
+PENALTY = 0.1  # of the squared weights of the regression, against the labels' log-likelihood
+ROUNDS = 5
+BELIEF = 0.2  # what the belief about an item counts, against a label
+PRIOR = 0.1  # labels' worth of a user who has no item of a concept
+CLICKS = 10  # so many users of an item say all that they can say; the others repeat it
+FEW = 4  # directions in which an attribute is looked for at least; one for every two labels
+RIDGE = 0.3  # penalty of its regression, times the variance
+KMEANS_ROUNDS = 30
+NUMBERS = 1 << 22  # interactions × concepts at once
+
+
+def embed(matrix: sp.csr_array, seed: int) -> Tensor:
+    """V · S of the truncated SVD of the interactions over the roots of both degrees, in unit length: (items, rank)."""
+    sizes = np.maximum(np.diff(matrix.indptr), 1)
+    popularity = np.maximum(np.bincount(matrix.indices, minlength=matrix.shape[1]), 1)
+    values = np.repeat(sizes**-0.5, np.diff(matrix.indptr)) * popularity[matrix.indices] ** -0.5
+    rows = sp.csr_array((values.astype(np.float32), matrix.indices, matrix.indptr), matrix.shape)
+    columns = rows.T.tocsr()
+    _, scale, right = truncated_svd(
+        lambda x: torch.from_numpy(rows @ x.numpy()),
+        lambda x: torch.from_numpy(columns @ x.numpy()),
+        matrix.shape,
+        max(1, min(RANK, *(side - 1 for side in matrix.shape))),
+        torch.Generator().manual_seed(seed),
+    )
+    return F.normalize(right * scale, dim=1)
+
+
+def regress(vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
+    """log p(class | item) by multinomial logistic regression on the items whose code is not −1: (items, classes)."""
+    x = F.pad(vectors.double(), (0, 1), value=1.0)  # the last weight is the bias
+    known = torch.from_numpy(codes >= 0)
+    own, target = x[known], torch.from_numpy(codes[codes >= 0])
+    weights = torch.zeros(classes, x.shape[1], dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        fit = F.cross_entropy(own @ weights.T, target, reduction="sum")
+        total = fit + PENALTY / 2 * weights[:, :-1].square().sum()
+        total.backward()
+        return total
+
+    optimiser.step(loss)
+    return torch.log_softmax(x @ weights.detach().T, dim=1).numpy()
+
+
+def believe(matrix: sp.csr_array, vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
+    """p(class | item) by what users say (`spread`) or by the regression alone, as labels tell: (items, classes).
+
+    What users say is worth much where they choose among many items, and little where they have most of them anyway.
+    Each half of the labels is foretold from the other, and what is right more often is taken.
+    """
+    known = np.flatnonzero(codes >= 0)
+    half = known[np.argsort(codes[known], kind="stable")]
+    right = np.zeros(2, dtype=np.int64)
+    for turn in (0, 1):
+        own = codes.copy()
+        own[half[turn::2]] = -1
+        first = regress(vectors, own, classes)
+        for place, found in enumerate((first, spread(matrix, own, first))):
+            right[place] += (found.argmax(axis=1) == codes)[half[turn::2]].sum()
+    first = regress(vectors, codes, classes)
+    if right[1] >= right[0]:
+        return spread(matrix, codes, first)
+    belief = np.exp(first)
+    belief[known] = np.eye(classes)[codes[known]]
+    return belief
+
+
+def spread(matrix: sp.csr_array, codes: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """p(class | item) of every item from its users' other items: (items, classes).
+
+    codes: (items,) the labels, −1 where missing. first: log p(class | item) to begin with.
+    Each user of an item says how much likelier a class is than usual, given the rest of the history; items are
+    believed what their users say, and the beliefs then tell about other items.
+    """
+    columns = matrix.T.tocsr()
+    popularity = np.diff(columns.indptr)
+    known = codes >= 0
+    labels = np.zeros_like(first)
+    labels[known, codes[known]] = 1
+    share = (labels.sum(axis=0) + 1) / (labels.sum() + labels.shape[1])
+    worth = np.where(known, 1.0, BELIEF)[:, None]
+    belief = np.where(known[:, None], labels, np.exp(first))
+    for turn in range(ROUNDS):
+        weights = worth * belief
+        usual = popularity @ weights
+        usual = np.maximum(usual / max(usual.sum(), 1e-300), 1e-12)
+        said = _said(columns, matrix @ weights, weights, usual)
+        if turn == ROUNDS - 1:  # users of an item agree more than independent ones would
+            said *= np.minimum(1, CLICKS / np.maximum(popularity, 1))[:, None]
+        scores = first + np.log(share) + said
+        scores -= scores.max(axis=1, keepdims=True)
+        belief = np.exp(scores)
+        belief /= belief.sum(axis=1, keepdims=True)
+        belief[known] = labels[known]
+    return belief
+
+
+def _said(columns: sp.csr_array, of_users: np.ndarray, weights: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Sum over an item's users of the log of how much likelier than usual each class is: (items, classes).
+
+    columns: items × users. of_users: (users, classes) the sum of `weights` over each history.
+    """
+    result = np.zeros_like(weights)
+    starts, most = columns.indptr, max(1, NUMBERS // weights.shape[1])
+    first = 0
+    while first < len(weights):
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + most, side="right")) - 1)
+        own = slice(starts[first], starts[last])
+        counts = np.diff(starts[first : last + 1])
+        others = of_users[columns.indices[own]] - np.repeat(weights[first:last], counts, axis=0)
+        others = np.maximum(others, 0)
+        logs = np.log((others / usual + PRIOR) / (others.sum(axis=1, keepdims=True) + PRIOR))
+        place = starts[first : last + 1] - starts[first]
+        add = sp.csr_array((np.ones(len(logs)), np.arange(len(logs)), place), (last - first, len(logs)))
+        result[first:last] = add @ logs
+        first = last
+    return result
+
+
+@dataclass(eq=False)
+class Supervision:
+    """What every item should be like, as far as it is known, and the term of the loss that says how far it is not."""
+
+    targets: Tensor  # (items, concepts or 0) p(concept | item)
+    trust: Tensor  # (items,) how much that counts: 1 for labels, 0 for what is not known at all
+    scores: Tensor  # (items, attributes) in [−1, 1]; attribute a is dimension a
+    score_trust: Tensor  # (items, attributes)
+    groups: Tensor  # (items,) within which scores are compared
+    count: int  # of groups
+    classes: int  # so many concepts have a label, the first ones
+    weight: float
+
+    def to(self, device: torch.device) -> Supervision:
+        for name in ("targets", "trust", "scores", "score_trust", "groups"):
+            setattr(self, name, getattr(self, name).to(device))
+        return self
+
+    def loss(self, network: MacridNetwork, vectors: Tensor, sample: Local | None) -> Tensor:
+        """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): (models…).
+
+        vectors: (…, rows, dim) of all items, or of those at hand.
+        """
+        rows = slice(None) if sample is None else sample.rows
+        real = None
+        if sample is not None and sample.count is not None:
+            real = (torch.arange(vectors.shape[-2], device=vectors.device) < sample.count).to(vectors.dtype)
+        total = vectors.new_zeros(vectors.shape[:-2])
+        if self.classes:
+            trust = self.trust[rows] if real is None else self.trust[rows] * real
+            logs = network.log_assignment(vectors=vectors)[..., : self.classes]
+            items = vectors.shape[-2] if real is None else real.sum()
+            total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=-1) * trust).sum(dim=-1) / items
+        if self.scores.shape[1]:
+            trust = self.score_trust[rows] if real is None else self.score_trust[rows] * real[:, None]
+            own = network._direction(vectors)[..., : self.scores.shape[1]]
+            found = correlations(own, self.scores[rows], trust, self.groups[rows], self.count)
+            total = total + (1 - found).sum(dim=-1)
+        return self.weight * total
+
+
+def correlations(values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, count: int) -> Tensor:
+    """Weighted correlation of each column with its scores, within groups, their mean by weight: (…, columns).
+
+    values: (…, items, columns); scores, trust: (items, columns); groups: (items,) below `count`.
+    """
+
+    def within(each: Tensor) -> Tensor:  # (…, groups, columns)
+        return each.new_zeros(*each.shape[:-2], count, each.shape[-1]).index_add(-2, groups, each)
+
+    mass = within(trust)
+    about = mass.clamp(min=1e-12)
+    x = values - (within(trust * values) / about).index_select(-2, groups)
+    y = scores - (within(trust * scores) / about).index_select(-2, groups)
+    products, own, known = (within(trust * each) for each in (x * y, x * x, y * y))
+    found = products / (own * known + 1e-12).sqrt()
+    return (found * mass).sum(dim=-2) / mass.sum(dim=-2).clamp(min=1e-12)
+
+
+def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight: float, seed: int) -> Supervision:
+    """Spread the labels to all items of the interactions.
+
+    concepts: of the model; those without a label stay free, and so do items that are likelier theirs.
+    """
+    items, classes = matrix.shape[1], len(labels.concept_names)
+    vectors = embed(matrix, seed)
+    targets, trust, groups, count = np.zeros((items, 0)), np.zeros(items), np.zeros(items, dtype=np.int64), 1
+    if classes:
+        codes = stand_ins(matrix, labels.concept, classes, concepts, seed)
+        targets = believe(matrix.astype(np.float64), vectors, codes, concepts)
+        groups, count = targets.argmax(axis=1), concepts
+        trust = np.where(groups < classes, (targets.max(axis=1) * concepts - 1) / (concepts - 1), 0.0)
+    scores, score_trust = np.zeros((2, items, len(labels.attributes)))
+    for place, values in enumerate(labels.attributes.values()):
+        scores[:, place], score_trust[:, place] = spread_attribute(vectors.numpy(), values, groups, count)
+    scale = weight * matrix.nnz / max(1, matrix.shape[0])  # a user's likelihood is a sum over so many interactions
+    return Supervision(
+        targets=torch.from_numpy(targets).float(),
+        trust=torch.from_numpy(trust).float(),
+        scores=torch.from_numpy(scores).float(),
+        score_trust=torch.from_numpy(score_trust).float(),
+        groups=torch.from_numpy(groups),
+        count=count,
+        classes=classes,
+        weight=scale,
+    )
+
+
+def stand_ins(matrix: sp.csr_array, codes: np.ndarray, classes: int, concepts: int, seed: int) -> np.ndarray:
+    """The labels, and beside them some items that stand for each concept without a label: (items,).
+
+    Without them every item would have to be one of the labelled concepts. Found by spherical k-means whose first
+    clusters are the labelled concepts: the items that are the most clearly of another cluster.
+    """
+    codes = codes.copy()
+    if classes == concepts:
+        return codes
+    generator = torch.Generator().manual_seed(seed)
+    rank = max(1, min(RANK, *(side - 1 for side in matrix.shape)))
+    vectors = F.normalize(item_factors(matrix, rank, generator), dim=1)
+    known, label = torch.from_numpy(codes >= 0), torch.from_numpy(codes)
+    centres = _middles(vectors[known], label[known], classes)
+    centres = torch.cat([centres, _least_like(spherical_kmeans(vectors, concepts, generator), centres, concepts)])
+    for _ in range(KMEANS_ROUNDS):
+        cluster = (vectors @ centres.T).argmax(dim=1)
+        cluster[known] = label[known]
+        centres = _middles(vectors, cluster, concepts)
+    first, second = (vectors @ centres.T).topk(2, dim=1).values.T
+    popularity = np.bincount(matrix.indices, minlength=len(codes))
+    clear = (first - second).numpy() * np.minimum(popularity, 2 * CLICKS)
+    most = max(2, round((codes >= 0).sum() / classes))
+    for concept in range(classes, concepts):
+        members = np.flatnonzero((cluster == concept).numpy())
+        codes[members[np.argsort(-clear[members], kind="stable")[:most]]] = concept
+    return codes
+
+
+def _middles(vectors: Tensor, cluster: Tensor, count: int) -> Tensor:
+    """(count, dim) of unit length"""
+    return F.normalize(vectors.new_zeros(count, vectors.shape[1]).index_add_(0, cluster, vectors), dim=1)
+
+
+def _least_like(candidates: Tensor, taken: Tensor, concepts: int) -> Tensor:
+    """Those candidates that fill up to so many concepts."""
+    return candidates[(candidates @ taken.T).amax(dim=1).argsort(stable=True)[: concepts - len(taken)]]
+
+
+def spread_attribute(
+    vectors: np.ndarray, values: np.ndarray, groups: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of all items and how far to trust them, both (items,); within each group on its own.
+
+    vectors: (items, rank); values: (items,), NaN where missing; groups: (items,) below `count`.
+    A labelled item has the rank of its value and is trusted fully. The others follow by ridge regression in the few
+    directions that the items of the group differ in most, and are trusted as far as it foretells labels left out.
+    """
+    scores, trust = np.zeros(len(values)), np.zeros(len(values))
+    for group in range(count):
+        members = np.flatnonzero(groups == group)
+        has = ~np.isnan(values[members])
+        own = members[has]
+        if len(own) < 2 or np.ptp(values[own]) == 0:
+            continue
+        known = rank_scores(values[own])
+        scores[members], trust[members] = _foretell(vectors[members], has, known)
+        scores[own], trust[own] = known, 1.0
+    return scores, trust
+
+
+def _foretell(vectors: np.ndarray, has: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
+    """Scores (items,) by ridge regression on those that have one, and R² of each with itself left out."""
+    rank = max(FEW, len(known) // 2)
+    left, scale, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    x = left[:, :rank] * scale[:rank]
+    spread_out = (x**2).sum(axis=1).mean()
+    x = x - x[has].mean(axis=0)
+    inverse = np.linalg.inv(x[has] @ x[has].T + RIDGE * max(spread_out, 1e-12) * np.eye(len(known)))
+    weights = inverse @ known
+    explained = 1 - ((weights / np.diag(inverse)) ** 2).sum() / (known**2).sum()
+    return np.clip(x @ (x[has].T @ weights), -1, 1), float(np.clip(explained, 0, 1))
+
+
+def rank_scores(values: np.ndarray) -> np.ndarray:
+    """Ranks, ties at their mean, from −1 to 1: (n,)."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts + 1) / 2
+    return 2 * middle[place] / max(1, len(values) - 1) - 1
+
+
+@torch.no_grad()
+def begin(network: MacridNetwork, supervision: Supervision) -> None:
+    """Put the prototypes in the middle of the items that are theirs; one that has no item stays where it is."""
+    if supervision.classes:
+        vectors = F.normalize(network.item_vectors.cpu(), dim=1)
+        middles = F.normalize(supervision.targets.T @ vectors, dim=1)
+        has = supervision.targets.sum(dim=0) >= 1
+        network.prototypes.copy_(torch.where(has[:, None], middles, network.prototypes.cpu()))

@@ -1,0 +1,522 @@
+"""macrid traverse, steer, axes, names, inspect --control and recommend --explain, as people and programs use them."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import macrid
+from macrid import runs
+from macrid.interpret.explain import explain
+from macrid.interpret.names import find
+from tests.planted import SIZE, planted
+
+HISTORY = "item-000,item-001,item-010,item-011,item-110,item-111"
+KINDS = ["independence", "sparsity", "attributes"]
+
+
+@pytest.fixture(scope="module")
+def world_run(tmp_path_factory):
+    """A run of the planted world, with names: do not change it."""
+    folder = tmp_path_factory.mktemp("world") / "run"
+    model, heldout = planted()
+    model.names = find(model)
+    runs.save(model, folder, heldout={"validation": heldout, "test": heldout})
+    return folder
+
+
+@pytest.fixture
+def world(world_run, tmp_path):
+    """A copy of it to change."""
+    return shutil.copytree(world_run, tmp_path / "world")
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    """A copy of the run of the trained model, without names, to change."""
+    return shutil.copytree(trained_run, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def other_runs(trained, tmp_path_factory):
+    """Of models without concepts."""
+    folder, (_, split) = tmp_path_factory.mktemp("others"), trained
+    kept = {"validation": split.validation, "test": split.test}
+    runs.save(macrid.EASE().fit(split.train), folder / "ease", heldout=kept)
+    runs.save(macrid.MultVAE(dim=16).fit(split.train, epochs=6, seed=1, device="cpu"), folder / "multvae", heldout=kept)
+    return folder
+
+
+def ids_of(model, count=6):
+    return ",".join(map(str, model.items[:count]))
+
+
+@pytest.mark.parametrize("command", ["traverse", "steer", "axes", "names", "inspect", "recommend"])
+def test_there_is_help_with_an_example(invoke, command):
+    code, out, _ = invoke(command, "--help")
+    assert code == 0
+    assert f"Example: macrid {command} " in out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("traverse",),
+        ("traverse", "--item", "item-000"),
+        ("traverse", "--dimension", "size"),
+        ("traverse", "--dimension", "size", "--item", "item-000", "--history", "item-001", "--concept", 0),
+        ("traverse", "--dimension", "size", "--history", "item-001"),
+        ("traverse", "--dimension", "size", "--item", "item-000", "--concept", 0),
+        ("traverse", "--dimension", "size", "--item", "item-000", "--steps", "many"),
+        ("steer",),
+        ("steer", "--history", HISTORY),
+        ("steer", "--history", HISTORY, "--concept", 0),
+        ("steer", "--history", HISTORY, "--concept", 0, "--dimension", "size"),
+        ("steer", "--history", HISTORY, "--dimension", "size", "--to", 0.1),
+        ("steer", "--history", HISTORY, "--concept", 0, "--to", 0.1),
+        ("steer", "--history", HISTORY, "--share", 0.1),
+        ("steer", "--history", HISTORY, "--amount", 0.1),
+        ("steer", "--history", HISTORY, "--moves", "[]", "--amount", 0.1),
+        ("steer", "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", 0.1, "--by", 0.1),
+        ("steer", "--history", HISTORY, "--towards", "size", "--away-from", "price"),
+        ("steer", "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", "far"),
+        ("steer", "--concept", 0, "--share", 0.5),
+        ("axes",),
+        ("axes", "--by", "magic"),
+        ("axes", "--by", "sparsity", "--attribute", "size"),
+        ("inspect", "--beside", "x"),
+        ("recommend", "--explain", "--input", "a.parquet", "--output", "b.parquet"),
+    ],
+)
+def test_wrong_usage_exits_with_2(invoke, world_run, args):
+    code, out, err = invoke(args[0], world_run, *args[1:])
+    assert (code, out) == (2, "")
+    assert "Usage: macrid" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("traverse", "--item", "nope", "--dimension", 1), "item: 'nope' is not in the catalogue"),
+        (("traverse", "--item", "item-000", "--dimension", 77), "dimension is 77; this model has dimensions 0 to 5"),
+        (("traverse", "--item", "item-000", "--dimension", "weight"), "no dimension 'weight' in concept 0; it has "),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--steps", 0), "steps is 0"),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--gamma", "nan"), "gamma nan"),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--out", "walk.doc"), "walk.doc: no strip is drawn as"),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--out", "no/where.html"), "no/where.html: cannot be"),
+        (("steer", "--history", "nope", "--concept", 0, "--share", 0.5), "no item of the history is known"),
+        (("steer", "--history", HISTORY, "--concept", 9, "--share", 0.5), "concept is 9; this model has concepts 0 to"),
+        (("steer", "--history", HISTORY, "--concept", 0, "--share", 2), "share is 2.0; give a number from 0 to 1"),
+        (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", 3), "between -1 and 1"),
+        (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", "nan"), "to is nan; give a finite"),
+        (("steer", "--history", HISTORY, "--towards", "weight"), "no attribute 'weight'; items have popularity, size"),
+        (("steer", "--history", HISTORY, "--towards", "maker"), "attribute 'maker' is 'the same' for all items"),
+        (("steer", "--history", HISTORY, "--towards", "colour"), "attribute 'colour' is missing for all items"),
+        (("steer", "--history", HISTORY, "--moves", "{"), "--moves is not JSON"),
+        (("steer", "--history", HISTORY, "--moves", "{}"), "--moves is not a list"),
+        (("steer", "--history", HISTORY, "--moves", '[{"towards": ["size"], "amount": 1}]'), "towards is ['size']"),
+        (("steer", "--history", HISTORY, "--moves", '[{"concept": 0}]'), "a move is one of"),
+        (("steer", "--history", HISTORY, "-n", 0, "--concept", 0, "--share", 0.5), "n is 0"),
+        (("axes", "--by", "attributes", "--attribute", "weight"), "no attribute 'weight'"),
+        (("names", "--set", "handbags"), "--set 'handbags': write K=NAME for a concept"),
+        (("names", "--set", "9=handbags"), "concept is 9; there are concepts 0 to 1"),
+        (("names", "--set", "0.9=handbags"), "dimension is 9; there are dimensions 0 to 5"),
+        (("names", "--set", "0="), "the name is empty"),
+        (("recommend", "--history", "nope", "--explain"), "no item of the history is known"),
+    ],
+)
+@pytest.mark.parametrize("json_", [[], ["--json"]])
+def test_our_errors_are_one_line_and_exit_1(invoke, world, tmp_path, monkeypatch, args, told, json_):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = invoke(args[0], world, *args[1:], *json_, columns=80)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("traverse", "--item", "bag-0001", "--dimension", 1),
+        ("steer", "--history", "bag-0001", "--concept", 0, "--share", 0.5),
+        ("axes", "--by", "sparsity"),
+        ("names",),
+        ("inspect", "--control"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ease", "multvae"])
+def test_models_without_concepts_are_told_of_in_one_line(invoke, other_runs, kind, args):
+    code, out, err = invoke(args[0], other_runs / kind, *args[1:])
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "has no concepts to look at or move; train a macridvae" in err
+
+
+# traverse
+
+
+def test_a_walk_has_the_documented_json(invoke, world_run):
+    code, out, err = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    found = macrid.traverse(macrid.load(world_run), "item-000", "size")
+    assert answer == found.as_json()
+    assert {"concept": 0, "dimension": SIZE}.items() <= answer.items()
+    assert answer["range"] == [found.low, found.high]
+    assert all({"id", "title", "value"} <= set(item) for item in answer["items"])
+
+
+def test_a_walk_from_a_history_says_where_it_is(invoke, world_run):
+    args = "traverse", world_run, "--history", HISTORY, "--concept", 1, "--dimension", SIZE
+    answer = json.loads(invoke(*args, "--json")[1])
+    assert answer["concept"] == 1
+    assert not any(item["start"] for item in answer["items"])
+    code, out, _ = invoke(*args, columns=80)
+    assert code == 0
+    assert f"the history is at {answer['start']:+.2f}" in out
+
+
+def test_people_read_a_walk_within_80_columns(invoke, world_run):
+    code, out, err = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", columns=80)
+    assert (code, err) == (0, "")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert ": size, from " in lines[0]
+    assert lines[1] == "concept 0, dimension 2, from -0.45 to +0.45"
+    assert next(line for line in lines if line.endswith("start")).split()[1] == "item-000"
+    assert "-0.00" not in out
+    down = invoke("traverse", world_run, "--item", "item-000", "--dimension", 0, columns=80)[1]
+    assert "; below, another concept is closer" in down.splitlines()[1]
+    few = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", "--steps", 99, columns=80)[1]
+    assert "50 of 99 steps: the range holds no more items of the concept" in few
+
+
+@pytest.mark.parametrize(("name", "begins"), [("walk.html", b"<!doctype html>"), ("walk.png", b"\x89PNG")])
+def test_a_walk_is_drawn(invoke, trained, trained_run, tmp_path, name, begins):
+    item = trained[0].items[0]
+    args = "traverse", trained_run, "--item", item, "--dimension", 3, "--out", tmp_path / name
+    code, out, err = invoke(*args, "--json")
+    assert code == 0
+    assert f"{name}: drawn" in err
+    drawn = (tmp_path / name).read_bytes()
+    assert drawn.startswith(begins)
+    if name == "walk.html":
+        page = drawn.decode()
+        assert page.count("<svg") == len(json.loads(out)["items"])  # pictures of the built-in shop
+        assert json.loads(out)["items"][0]["title"] in page
+        assert 'class="start"' in page
+
+
+# steer
+
+
+def test_a_steered_list_has_the_documented_json(invoke, world_run):
+    args = "steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", 0.1, "-n", 7
+    code, out, err = invoke(*args, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    found = macrid.steer(macrid.load(world_run), HISTORY.split(","), concept=0, dimension=SIZE, to=0.1, n=7)
+    assert [item["id"] for item in answer["items"]] == found.ids
+    assert all(set(item) >= {"id", "title", "score", "concept"} for item in answer["items"])
+    assert answer["unknown"] == []
+    assert set(answer["moved"]) == {"in", "out", "up", "down"}
+    assert answer["moves"] == [{"concept": 0, "dimension": "size", "to": 0.1}]
+    assert answer["effects"][0]["after"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("args", "move"),
+    [
+        (("--concept", 0, "--dimension", 2, "--by", -0.1), {"concept": 0, "dimension": 2, "by": -0.1}),
+        (("--towards", "size"), {"towards": "size", "amount": 1.0}),
+        (("--away-from", "size", "--amount", 0.5), {"towards": "size", "amount": -0.5}),
+        (("--towards", "size", "--concept", 1), {"towards": "size", "amount": 1.0, "concept": 1}),
+        (("--concept", 1, "--share", 0.25), {"concept": 1, "share": 0.25}),
+    ],
+)
+def test_every_kind_of_move_can_be_written(invoke, world_run, args, move):
+    code, out, _ = invoke("steer", world_run, "--history", HISTORY, *args, "--json")
+    assert code == 0
+    assert json.loads(out)["moves"] == [move]
+
+
+def test_moves_of_an_answer_go_on_from_it(invoke, world_run):
+    first = json.loads(invoke("steer", world_run, "--history", HISTORY, "--concept", 1, "--share", 0.7, "--json")[1])
+    again = invoke("steer", world_run, "--history", HISTORY, "--moves", json.dumps(first["moves"]), "--json")[1]
+    assert json.loads(again) == first
+    more = ("--moves", json.dumps(first["moves"]), "--concept", 0, "--share", 0.6, "--json")
+    both = json.loads(invoke("steer", world_run, "--history", HISTORY, *more)[1])
+    assert both["moves"] == [*first["moves"], {"concept": 0, "share": 0.6}]
+    assert both["shares"] == pytest.approx([0.6, 0.4], abs=1e-4)
+
+
+def test_moves_beyond_real_users_are_warned_about_beside_the_json(invoke, world_run):
+    args = "steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", 0.95, "--json"
+    code, out, err = invoke(*args)
+    assert code == 0
+    assert err.startswith("warning: 0.95 is beyond what real users have in concept 0, dimension 2 (size)")
+    assert err.count("\n") == 1
+    effect = json.loads(out)["effects"][0]
+    assert effect["after"] == pytest.approx(effect["range"][1]) != 0.95
+    _, out, err = invoke(*args, "--beyond")
+    assert "moved there all the same" in err
+    assert json.loads(out)["effects"][0]["after"] == pytest.approx(0.95)
+
+
+def test_unknown_items_are_told_beside_the_json(invoke, world_run):
+    code, out, err = invoke("steer", world_run, "--history", f"{HISTORY},zz", "--concept", 0, "--share", 0.5, "--json")
+    assert code == 0
+    assert json.loads(out)["unknown"] == ["zz"]
+    assert "'zz' is not in the catalogue" in err
+
+
+def test_people_read_what_moved_within_80_columns(invoke, world_run):
+    args = "steer", world_run, "--history", HISTORY, "--towards", "size", "--amount", 0.5
+    code, out, _ = invoke(*args, columns=80)
+    assert code == 0
+    answer = json.loads(invoke(*args, "--json")[1])
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["moved", "from", "to", "real", "users"]
+    effect = answer["effects"][0]
+    low, high = effect["range"]
+    assert f"{effect['before']:+.2f}  {effect['after']:+.2f}  {low:+.2f} to {high:+.2f}" in lines[1]
+    for item in answer["items"]:
+        assert item["id"] in out
+    assert out.count(" new ") == len(answer["moved"]["in"]) > 0
+    gone = [change["title"] for change in answer["moved"]["out"]]
+    assert "no longer: " + ", ".join(gone) in " ".join(lines)
+    same = invoke("steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", 2, "--by", 0, columns=80)[1]
+    assert "the list is as before" in same
+    share = invoke("steer", world_run, "--history", HISTORY, "--concept", 1, "--share", 0.9, columns=80)[1]
+    assert share.splitlines()[0].split() == ["moved", "from", "to"]
+    assert "90%" in share.splitlines()[1]
+
+
+# axes
+
+
+@pytest.mark.parametrize("by", KINDS)
+def test_turned_axes_change_no_score_and_original_undoes_them(invoke, world, by):
+    before = json.loads(invoke("evaluate", world, "--json")[1])
+    walk = "traverse", world, "--item", "item-000", "--dimension", SIZE, "--json"
+    steps = invoke(*walk)[1]
+    code, out, err = invoke("axes", world, "--by", by, "--always", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert (answer["by"], answer["in_use"]) == (by, [by, by])
+    assert set(answer["evidence"]) == {"original", by}
+    assert all(fit["strength"] > 0.5 for fit in answer["fits"])
+    assert json.loads(invoke("evaluate", world, "--json")[1]) == before
+    model = macrid.load(world)
+    assert model.axes_in_use == (by, by)
+    assert not np.allclose(model.axes[by].rotation[0], np.eye(6), atol=0.1)
+    assert invoke(*walk)[1] != steps
+    code, out, _ = invoke("axes", world, "--by", "original", "--json")
+    assert json.loads(out)["in_use"] == ["original", "original"]
+    assert json.loads(invoke(*walk)[1])["items"] == json.loads(steps)["items"]
+    assert by in macrid.load(world).axes  # kept, though not in use
+
+
+def test_chosen_attributes_get_axes(invoke, world):
+    code, out, err = invoke("axes", world, "--by", "attributes", "--attribute", "size", "--always", "--json")
+    assert (code, err) == (0, "")
+    fits = json.loads(out)["fits"]
+    assert {fit["attribute"] for fit in fits} == {"size"}
+    walk = json.loads(invoke("traverse", world, "--item", "item-000", "--dimension", "size", "--json")[1])
+    assert walk["dimension"] == fits[0]["dimension"]
+
+
+def test_people_read_axes_within_80_columns(invoke, world):
+    code, out, _ = invoke("axes", world, "--by", "attributes", columns=80)
+    assert code == 0
+    table = out.splitlines()[:3]
+    assert max(map(len, table)) <= 80
+    assert table[0].split() == ["concept", "name", "original", "attributes", "in", "use", "named", "dimensions"]
+    assert f"next: macrid inspect {world}" in out
+
+
+@pytest.mark.parametrize("args", [("axes", "--by", "sparsity"), ("names", "--set", "0=handbags")])
+def test_a_run_that_cannot_be_written_is_told_of_and_stays_as_it_is(invoke, world, monkeypatch, args):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    before = {path.name: path.read_bytes() for path in world.iterdir()}
+    monkeypatch.setattr(runs, "write_atomically", refuse)
+    code, out, err = invoke(args[0], world, *args[1:], columns=80)
+    assert (code, out) == (1, "")
+    assert err == f"error: {world}: axes and names cannot be written (Permission denied); those before are kept\n"
+    assert {path.name: path.read_bytes() for path in world.iterdir()} == before
+
+
+# names
+
+
+def test_names_are_found_where_a_run_has_none_and_nothing_is_written(invoke, run):
+    before = {path.name for path in run.iterdir()}
+    code, out, err = invoke("names", run, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert [entry["concept"] for entry in answer["concepts"]] == list(range(7))
+    assert len(answer["dimensions"]) == 7 * 16
+    assert {path.name for path in run.iterdir()} == before
+
+
+def test_a_name_that_was_set_survives_finding_names_and_axes_anew(invoke, world):
+    args = ("--set", "1=handbags", "--set", "1.2=length", "--set", "1.5=light <-> heavy")
+    code, _, err = invoke("names", world, *args)
+    assert (code, err) == (0, "")
+
+    def told():
+        names = macrid.load(world).names
+        ends = names.dimension(1, 5)
+        return names.concept_name(1), names.dimension(1, 2).name, (ends.low, ends.high)
+
+    assert told() == ("handbags", "length", ("light", "heavy"))
+    assert invoke("names", world, "--anew")[0] == 0
+    assert told() == ("handbags", "length", ("light", "heavy"))
+    assert invoke("axes", world, "--by", "sparsity", "--always")[0] == 0
+    assert told()[0] == "handbags"
+    assert invoke("axes", world, "--by", "original")[0] == 0
+    assert told() == ("handbags", "length", ("light", "heavy"))
+    walk = invoke("traverse", world, "--item", "item-150", "--dimension", "length", columns=80)[1]
+    assert walk.startswith("handbags: length, from ")
+    assert ", from light to heavy" in invoke("traverse", world, "--item", "item-150", "--dimension", 5, columns=80)[1]
+    assert "handbags" in invoke("inspect", world, columns=80)[1]
+    assert invoke("names", world, "--reset")[0] == 0
+    assert told()[0] != "handbags"
+    assert told()[1] == "size"
+
+
+def test_people_read_names_within_80_columns(invoke, world):
+    invoke("names", world, "--set", "0=handbags", "--set", "0.5=light <-> heavy")
+    code, out, _ = invoke("names", world, columns=80)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "set by hand" in out
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line[:1].isdigit() and "." in line[:4]}
+    assert rows["0.5"][1:4] == ["–", "light", "heavy"]
+    assert rows["1.2"][1] == "size"
+
+
+def test_without_a_named_dimension_there_is_no_empty_table(invoke, run):
+    out = invoke("names", run, columns=80)[1]
+    named = any(entry["name"] for entry in json.loads(invoke("names", run, "--json")[1])["dimensions"])
+    assert ("such as" in out) == named
+    assert named or "no dimension has a name" in out
+
+
+# inspect --control
+
+
+def test_what_knobs_do_is_measured(invoke, world_run):
+    code, out, err = invoke("inspect", world_run, "--control", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert [entry["concept"] for entry in answer["concepts"]] == [0, 1]
+    control = answer["control"]
+    sizes = [knob for knob in control["knobs"] if knob["name"] == "size"]
+    assert {knob["concept"] for knob in sizes} == {None, 0, 1}
+    assert all(knob["monotonicity"] > 0.9 for knob in sizes)
+    assert set(control["mean"]) == {
+        "monotonicity", "leakage", "drift", "moves", "retention", "overlap", "smoothness",
+    }  # fmt: skip
+    assert control["beside_mean"] is None
+    assert json.loads(invoke("inspect", world_run, "--json")[1]) == {
+        name: value for name, value in answer.items() if name != "control"
+    }
+
+
+def test_people_read_what_knobs_do_within_80_columns(invoke, world_run):
+    code, out, _ = invoke("inspect", world_run, "--control", columns=80)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    table = out[out.index("what the knobs do") :]
+    for word in ("monot.", "size, all concepts", "size, 0", "mean of all knobs", "random directions"):
+        assert word in table
+
+
+def test_a_model_beside_is_measured_along(invoke, other_runs, run):
+    names = json.loads(invoke("names", run, "--anew", "--json")[1])
+    for entry in names["dimensions"]:
+        if entry["dimension"] == 0:
+            entry |= {"name": "popularity", "attribute": "popularity", "kind": "popularity", "strength": 0.5}
+    (run / "names.json").write_text(json.dumps(names))
+    code, out, err = invoke("inspect", run, "--control", "--beside", other_runs / "multvae", "--json")
+    assert code == 0, err
+    assert json.loads(out)["control"]["beside_mean"]["overlap"] > 0
+    code, out, err = invoke("inspect", run, "--control", "--beside", other_runs / "ease", "--json")
+    assert (code, out) == (1, "")
+    assert "EASE cannot be moved beside" in err
+
+
+def test_control_without_held_out_users_or_names_says_so(invoke, trained, run, tmp_path):
+    code, out, err = invoke("inspect", run, "--control")
+    assert (code, out) == (1, "")
+    assert "no dimension goes with an attribute; find some first" in err
+    trained[0].save(tmp_path / "bare")
+    code, out, err = invoke("inspect", tmp_path / "bare", "--control")
+    assert (code, out) == (1, "")
+    assert "keeps no held-out users" in err
+
+
+def test_named_dimensions_are_shown_without_held_out_users(invoke, world_run, tmp_path):
+    model = macrid.load(world_run)
+    model.save(tmp_path / "bare")
+    found = json.loads(invoke("inspect", tmp_path / "bare", "--json")[1])["dimensions"]
+    assert len(found) == 12
+    assert (found[SIZE]["name"], found[SIZE]["std"], found[SIZE]["kl"]) == ("size", None, None)
+    assert "\ndimensions\n" in invoke("inspect", tmp_path / "bare", columns=80)[1]
+
+
+# recommend --explain
+
+
+def test_reasons_are_in_the_json(invoke, world_run):
+    code, out, err = invoke("recommend", world_run, "--history", HISTORY, "--explain", "-n", 4, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    plain = json.loads(invoke("recommend", world_run, "--history", HISTORY, "-n", 4, "--json")[1])
+    for item, same in zip(answer["items"], plain["items"], strict=True):
+        assert {name: item[name] for name in ("id", "title", "concept")} == {
+            name: same[name] for name in ("id", "title", "concept")
+        }
+        assert item["score"] == pytest.approx(same["score"], abs=1e-5)
+        assert item["share"] == pytest.approx({0: 4 / 6, 1: 2 / 6}[item["concept"]])
+        assert {pull["id"] for pull in item["pulls"]} <= set(HISTORY.split(","))
+    expected = explain(macrid.load(world_run), HISTORY.split(","), n=4)
+    assert [reason.as_json()["pulls"] for reason in expected] == [item["pulls"] for item in answer["items"]]
+
+
+def test_people_read_reasons_within_80_columns(invoke, world_run, other_runs, trained):
+    code, out, _ = invoke("recommend", world_run, "--history", HISTORY, "--explain", columns=80)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "because you have" in out
+    assert "67%" in out
+    assert "how much lower its log p would be without this item" in out
+    history = ids_of(trained[0])
+    code, out, _ = invoke("recommend", other_runs / "ease", "--history", history, "--explain", columns=80)
+    assert code == 0
+    assert "because you have" not in out
+    assert "how much lower its score would be" in out
+
+
+def test_an_unknown_item_is_told_once_with_reasons(invoke, world_run):
+    code, out, err = invoke("recommend", world_run, "--history", f"{HISTORY},zz", "--explain", "--json")
+    assert code == 0
+    assert err.count("'zz' is not in the catalogue") == 1
+    assert json.loads(out)["unknown"] == ["zz"]
+
+
+def test_names_with_odd_letters_are_shown_as_they_are(invoke, world):
+    model = macrid.load(world)
+    names = model.names.renamed(0, "[bold]x[/bold] :smile:")
+    model.names = replace(names)
+    runs.keep(model, world)
+    for args in (("names",), ("inspect",), ("axes", "--by", "original")):
+        assert "[bold]x[/bold] :smile:" in invoke(args[0], world, *args[1:])[1]

@@ -1,0 +1,473 @@
+"""Steering against its formulas in float64: where a component goes, what a concept gives, which items move."""
+
+import copy
+import json
+import warnings
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import logsumexp, softmax
+
+import macrid
+from macrid.control.steer import FURTHEST, Steered, placed, steer
+from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
+from macrid.interpret.axes import Axes, use
+from macrid.interpret.directions import directions_towards
+from macrid.interpret.space import space_of
+from tests.planted import PRICE, SIZE, planted
+
+RANDOM = np.random.default_rng(0)
+
+
+def variant(trained, **settings):
+    """The trained weights under other settings."""
+    model = copy.deepcopy(trained[0])
+    model.settings = model.network.settings = model.settings.model_copy(update=settings)
+    model.cached = None
+    return model
+
+
+@pytest.fixture(scope="module")
+def models(trained):
+    one = macrid.MacridVAE(concepts=1, dim=8).fit(trained[1].train, epochs=2, seed=1, device="cpu")
+    turned = variant(trained)
+    rotation = np.stack([np.linalg.qr(RANDOM.normal(size=(16, 16)))[0] for _ in range(7)]).astype(np.float32)
+    use(turned, Axes("independence", rotation))
+    return {
+        "soft": trained[0],
+        "hard": variant(trained, assignment="hard"),
+        "inner": variant(trained, similarity="inner"),
+        "one": one,
+        "turned": turned,
+    }
+
+
+@pytest.fixture(scope="module")
+def history(trained):
+    model, split = trained
+    return [model.items[int(place)] for place in split.test.history[[0]].indices]
+
+
+def truth(model, history, components=None, factors=None):
+    """float64: components (concepts, dim), log of the terms (concepts, items)."""
+    network, cosine = model.network, model.settings.similarity == "cosine"
+    space = space_of(model)
+    h, m = (table.detach().double().numpy() for table in (network.item_vectors, network.prototypes))
+    if cosine:
+        h, m = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (h, m))
+    logits = h @ m.T / model.settings.temperature
+    with np.errstate(divide="ignore"):
+        hard = np.log(np.eye(len(m))[logits.argmax(axis=1)])
+    log_c = hard if model.settings.assignment == "hard" else logits - logsumexp(logits, axis=1, keepdims=True)
+    if components is None:
+        components = space.components(model.histories([history]))[0].astype(np.float64)
+    terms = components @ h.T / model.settings.temperature + log_c.T
+    return components, terms + (0 if factors is None else np.asarray(factors)[:, None])
+
+
+def ranked(model, history, terms, n=10):
+    scores = logsumexp(terms, axis=0)
+    scores = scores - logsumexp(scores)
+    seen = model.items.positions(history)
+    hidden = scores.copy()
+    hidden[seen] = -np.inf
+    best = np.argsort(-hidden, kind="stable")[:n]
+    return [model.items[int(place)] for place in best], scores[best]
+
+
+def turned_to(z, axis, value):
+    rest = z - (z @ axis) * axis
+    return value * axis + np.sqrt(1 - value**2) * rest / np.linalg.norm(rest)
+
+
+def moved_state(found):
+    """The components behind an answer, recovered by making its moves again."""
+    from macrid.control.steer import State
+
+    model = found.asked["model"]
+    space = space_of(model)
+    state = State.of(space, torch.from_numpy(space.components(model.histories([found.asked["history"]]))[0]))
+    with warnings.catch_warnings(action="ignore"):
+        for move in found.moves:
+            state, _ = state.after(move, found.asked["bounded"])
+    return state
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "inner", "one", "turned"])
+def test_without_a_move_it_is_what_the_model_recommends(models, kind, history):
+    model = models[kind]
+    found, plain = steer(model, history, n=20), model.recommend(history, 20)
+    assert found.ids == plain.ids == found.before.ids
+    assert [item.score for item in found] == pytest.approx([item.score for item in plain], abs=1e-5)
+    assert [(item.title, item.concept) for item in found] == [(item.title, item.concept) for item in plain]
+    assert found.moved == {"in": [], "out": [], "up": [], "down": []}
+    assert sum(found.shares) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "one", "turned"])
+@pytest.mark.parametrize("value", [-0.6, 0.0, 0.35, 0.9])
+def test_a_coordinate_goes_where_it_was_sent_and_the_list_follows(models, kind, value, history):
+    model = models[kind]
+    concept = model.settings.concepts - 1
+    with warnings.catch_warnings(action="ignore"):
+        found = steer(model, history, concept=concept, dimension=3, to=value, bounded=False)
+    z, _ = truth(model, history)
+    axis = space_of(model).axes(concept)[3].astype(np.float64)
+    z[concept] = turned_to(z[concept], axis, value)
+    assert moved_state(found).components[concept].numpy() == pytest.approx(z[concept], abs=1e-6)
+    ids, scores = ranked(model, history, truth(model, history, z)[1])
+    assert found.ids == ids
+    assert [item.score for item in found] == pytest.approx(scores, abs=1e-4)
+    assert found.effects[0].after == pytest.approx(value)
+
+
+@given(seed=st.integers(0, 10_000), value=st.floats(-0.999, 0.999))
+def test_a_moved_component_has_the_value_length_1_and_the_ratios_of_before(seed, value):
+    random = np.random.default_rng(seed)
+    z, basis = random.normal(size=8), np.linalg.qr(random.normal(size=(8, 8)))[0]
+    z /= np.linalg.norm(z)
+    found = placed(z, basis[0], value)
+    before, after = basis @ z, basis @ found
+    assert after[0] == pytest.approx(value, abs=1e-12)
+    assert np.linalg.norm(found) == pytest.approx(1)
+    assert after[1:] * before[1] == pytest.approx(before[1:] * after[1], abs=1e-9)
+    assert after[1] * before[1] >= 0
+
+
+def test_where_length_matters_all_other_coordinates_stay(models, history):
+    found = steer(models["inner"], history, concept=2, dimension=3, by=0.05, bounded=False)
+    z, _ = truth(models["inner"], history)
+    expected = z[2].copy()
+    expected[3] += 0.05
+    assert moved_state(found).components[2].numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def test_many_components_are_placed_at_once():
+    z = RANDOM.normal(size=(5, 6))
+    axis, values = np.eye(6)[2], np.linspace(-0.5, 0.5, 5)
+    assert placed(z, axis, values) == pytest.approx(
+        np.stack([turned_to(*row) for row in zip(z, [axis] * 5, values, strict=True)])
+    )
+
+
+def test_by_is_added_to_where_the_component_was(models, history):
+    model = models["soft"]
+    low, high = (float(end[4]) for end in space_of(model).range_of(1))
+    before = steer(model, history, concept=1, dimension=4, by=0).effects[0].before
+    by = (low + high) / 2 - before
+    effect = steer(model, history, concept=1, dimension=4, by=by).effects[0]
+    assert (effect.before, effect.after) == pytest.approx((before, before + by))
+
+
+def test_a_coordinate_of_1_can_be_left_again(models, history):
+    there = {"concept": 1, "dimension": 4, "to": 1}
+    with warnings.catch_warnings(action="ignore"):
+        found = steer(models["soft"], history, moves=[there], concept=1, dimension=4, to=0.1, bounded=False)
+        direct = steer(models["soft"], history, concept=1, dimension=4, to=0.1, bounded=False)
+    assert found.effects[0].after == FURTHEST
+    state, straight = moved_state(found).components[1], moved_state(direct).components[1]
+    assert torch.linalg.vector_norm(state) == pytest.approx(1, abs=1e-6)
+    assert state.numpy() == pytest.approx(straight.numpy(), abs=1e-3)
+
+
+MOVES = [
+    {"concept": 1, "dimension": 2, "to": 0.1},
+    {"concept": 1, "share": 0.5},
+    {"concept": 3, "dimension": 0, "by": 0.05},
+    {"concept": 1, "dimension": 5, "by": -0.05},
+]
+
+
+@pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
+def test_moves_sent_back_give_the_same_list(models, history):
+    found = steer(models["soft"], history, moves=MOVES)
+    again = steer(models["soft"], history, moves=json.loads(json.dumps(found.as_json()["moves"])))
+    assert again == found
+    assert again.as_json() == found.as_json()
+
+
+@pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
+def test_moves_compose_in_order_and_undo_gives_exactly_what_was_before(models, history):
+    steps = [steer(models["soft"], history, n=15)]
+    for move in MOVES:
+        steps.append(steps[-1].steer(**move))
+    assert steps[-1] == steer(models["soft"], history, moves=MOVES, n=15)
+    assert steps[-1] == steer(models["soft"], history, moves=MOVES[:3], n=15, **MOVES[3])
+    for count in range(1, 5):
+        assert steps[-1].undo(count) == steps[-1 - count]
+    two = [{"concept": 1, "dimension": 2, "to": 0.1}, {"concept": 1, "dimension": 2, "to": -0.1}]
+    one_way, other = (steer(models["soft"], history, moves=order) for order in (two, two[::-1]))
+    assert one_way.effects[-1].after != other.effects[-1].after
+
+
+@pytest.mark.parametrize("count", [0, 3, -1])
+def test_no_more_moves_can_be_undone_than_were_made(models, history, count):
+    found = steer(models["soft"], history, moves=MOVES[1:3])
+    with pytest.raises(RequestError, match=rf"undo {count}; there are 2 moves to undo"):
+        found.undo(count)
+
+
+def test_what_was_given_once_as_an_iterator_holds_for_later_moves(models, history):
+    model = models["soft"]
+    some = [item for item in model.items[:] if item not in history][:30]
+    found = steer(model, iter(history), include=iter(some), exclude=iter(some[:3]), n=5)
+    later = found.steer(concept=0, share=0.9).undo()
+    assert later == found
+    assert set(later.ids) <= set(some[3:])
+
+
+@settings(max_examples=20, deadline=None)
+@given(concept=st.integers(0, 6), share=st.floats(0.001, 0.999), kind=st.sampled_from(["soft", "hard", "turned"]))
+def test_a_share_is_the_probability_of_its_concept_and_the_others_keep_theirs(models, history, concept, share, kind):
+    model = models[kind]
+    found = steer(model, history, concept=concept, share=share)
+    _, terms = truth(model, history)
+    before = softmax(logsumexp(terms, axis=1))
+    assert steer(model, history).shares == pytest.approx(before, abs=1e-5)
+    after = np.array(found.shares)
+    assert after[concept] == pytest.approx(share, abs=1e-4)
+    assert found.effects[0].is_share
+    assert (found.effects[0].before, found.effects[0].after) == pytest.approx((before[concept], share), abs=1e-4)
+    others = np.arange(7) != concept
+    assert after[others] / (1 - share) == pytest.approx(before[others] / (1 - before[concept]), rel=1e-3, abs=1e-7)
+    factors = np.zeros(7)
+    factors[concept] = np.log(share / (1 - share) * (1 - before[concept]) / before[concept])
+    terms = truth(model, history, factors=factors)[1]
+    seen = model.items.positions(history)
+    expected = logsumexp(terms, axis=0) - logsumexp(terms)
+    got = {model.items.positions([item.id])[0]: item.score for item in found}
+    assert [got[place] for place in got] == pytest.approx([expected[place] for place in got], abs=1e-3)
+    assert not set(got) & set(seen.tolist())
+
+
+def test_a_share_is_reached_from_next_to_nothing():
+    model, _ = planted(30, temperature=0.02)
+    history = model.items[:6]
+    assert steer(model, history).shares[1] < 1e-12
+    assert steer(model, history, concept=1, share=0.5).shares == pytest.approx((0.5, 0.5), abs=1e-4)
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_a_share_of_nothing_or_all_leaves_lists_of_any_length(models, history, share):
+    found = steer(models["hard"], history, concept=2, share=share, n=100)
+    assert found.shares[2] == pytest.approx(share, abs=1e-5)
+    assert len(found) == 100
+
+
+def test_a_share_that_cannot_change_is_refused(models, history):
+    with pytest.raises(RequestError, match="every item belongs to concept 0"):
+        steer(models["one"], history, concept=0, share=0.5)
+    model, _ = planted(30)
+    with torch.no_grad():
+        model.network.prototypes[1] = -torch.eye(6)[5]  # away from all items
+    with pytest.raises(RequestError, match="no item belongs to concept 1; its share cannot change"):
+        steer(model, model.items[:5], concept=1, share=0.5)
+    with pytest.raises(RequestError, match="every item belongs to concept 0; its share cannot change"):
+        steer(model, model.items[:5], concept=0, share=0.5)
+
+
+@pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
+@settings(max_examples=30, deadline=None)
+@given(moves=st.lists(st.sampled_from(MOVES), max_size=4), n=st.integers(1, 30))
+def test_what_moved_fits_the_lists_before_and_after(models, history, moves, n):
+    found = steer(models["soft"], history, moves=moves, n=n)
+    was, now = found.before.ids, found.ids
+    assert len(was) == len(now) == n
+    changes = found.moved
+    assert [change.id for change in changes["in"]] == [item for item in now if item not in was]
+    assert [change.id for change in changes["out"]] == [item for item in was if item not in now]
+    assert len(changes["in"]) == len(changes["out"])
+    for name, side in (("up", 1), ("down", -1)):
+        both = [item for item in now if item in was and side * (was.index(item) - now.index(item)) > 0]
+        assert [change.id for change in changes[name]] == both
+    for change in chain(*changes.values()):
+        assert change.before == (was.index(change.id) + 1 if change.id in was else None)
+        assert change.after == (now.index(change.id) + 1 if change.id in now else None)
+
+
+def test_moves_end_where_real_users_do_and_warn(models, history):
+    model = models["soft"]
+    low, high = (float(end[3]) for end in space_of(model).range_of(2))
+    assert -1 < low < high < 1
+    with pytest.warns(
+        RangeWarning, match=rf"0\.99 is beyond .*concept 2, dimension 3 \({low:.2f} to {high:.2f}\)"
+    ) as told:
+        found = steer(model, history, concept=2, dimension=3, to=0.99)
+    assert f"moved to {high:.2f}, as far as they go" in str(told[0].message)
+    assert told[0].filename == __file__
+    assert found.effects[0].after == pytest.approx(high)
+    assert (found.effects[0].low, found.effects[0].high) == (low, high)
+    with pytest.warns(RangeWarning, match=r"0\.99 is beyond .*; moved there all the same"):
+        found = steer(model, history, concept=2, dimension=3, to=0.99, bounded=False)
+    assert found.effects[0].after == pytest.approx(0.99)
+
+
+@pytest.mark.filterwarnings("error::macrid.errors.RangeWarning")
+def test_within_the_range_nothing_is_warned_about(models, history):
+    low, high = (float(end[3]) for end in space_of(models["soft"]).range_of(2))
+    assert steer(models["soft"], history, concept=2, dimension=3, to=(low + high) / 2).effects[0].high == high
+
+
+def test_without_known_users_moves_are_not_bounded(trained, history):
+    model = variant(trained)
+    model.sample, model.axes, model.cached = None, {}, None
+    with warnings.catch_warnings(action="error"):
+        effect = steer(model, history, concept=2, dimension=3, to=0.97).effects[0]
+    assert effect.after == pytest.approx(0.97)
+    assert effect.as_json()["range"] is None
+
+
+@pytest.mark.parametrize("kind", ["soft", "turned"])
+@pytest.mark.parametrize(("far", "told"), [({"to": 1.5}, r"to is 1\.5"), ({"by": -3}, r"by is -3 from")])
+def test_no_coordinate_is_beyond_1(models, history, kind, far, told):
+    with pytest.raises(RequestError, match=rf"{told}.*; a coordinate lies between -1 and 1 \(concept 2, dimension 3"):
+        steer(models[kind], history, concept=2, dimension=3, **far, bounded=False)
+
+
+def test_a_number_too_large_to_compute_with_is_refused(models, history):
+    with pytest.raises(RequestError, match=r"1e\+60 is too far for concept 2, dimension 3"):
+        steer(models["inner"], history, concept=2, dimension=3, to=1e60, bounded=False)
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        ({"concept": 7, "dimension": 0, "to": 0}, "concept is 7; this model has concepts 0 to 6"),
+        ({"concept": -1, "share": 0.5}, "concept is -1; this model has concepts 0 to 6"),
+        ({"concept": True, "share": 0.5}, "concept is True; this model has concepts 0 to 6"),
+        ({"concept": "2", "share": 0.5}, "concept is '2'; this model has concepts 0 to 6"),
+        ({"concept": 2, "dimension": 16, "to": 0}, "dimension is 16; this model has dimensions 0 to 15"),
+        ({"concept": 2, "dimension": True, "to": 0}, "dimension is True; this model has dimensions 0 to 15"),
+        ({"concept": 2, "dimension": 1.0, "to": 0}, "dimension is 1.0; this model has dimensions 0 to 15"),
+        ({"concept": 2, "dimension": "size", "to": 0}, "no dimension 'size' in concept 2; none has a name"),
+        ({"towards": "weight", "amount": 1}, "no attribute 'weight'; items have popularity, category: .*price"),
+        ({"towards": "category", "amount": 1}, "attribute 'category' has values; choose one, such as 'category: "),
+        ({"concept": 9, "towards": "price", "amount": 1}, "concept is 9; this model has concepts 0 to 6"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_refused_with_what_does(models, history, move, told):
+    with pytest.raises(RequestError, match=told):
+        steer(models["soft"], history, **move)
+    with pytest.raises(RequestError, match=told):
+        steer(models["soft"], history, moves=[move])
+
+
+def test_attributes_that_say_nothing_are_refused():
+    model, _ = planted(30)
+    with pytest.raises(RequestError, match="attribute 'maker' is 'the same' for all items"):
+        steer(model, ["item-000"], towards="maker", amount=1)
+    with pytest.raises(RequestError, match="attribute 'colour' is missing for all items"):
+        steer(model, ["item-000"], towards="colour", amount=1)
+
+
+def test_an_attribute_is_moved_in_every_concept_that_tells_it_or_in_one():
+    model, heldout = planted()
+    history = [model.items[int(place)] for place in heldout.history[[0]].indices]
+    with warnings.catch_warnings(action="ignore"):
+        found = steer(model, history, towards="size", amount=0.5)
+    assert [(effect.concept, effect.name) for effect in found.effects] == [(0, "size"), (1, "size")]
+    for effect, direction in zip(found.effects, directions_towards(space_of(model), "size"), strict=True):
+        assert direction.vector[SIZE] > 0.95
+        half = (direction.high - direction.low) / 2
+        assert effect.after == pytest.approx(min(effect.before + 0.5 * half, direction.high), abs=1e-6)
+    sizes = dict(zip(model.items[:], model.table.column("size").to_pylist(), strict=True))
+    assert np.mean([sizes[item] for item in found.ids]) > np.mean([sizes[item] for item in found.before.ids])
+    with warnings.catch_warnings(action="ignore"):
+        away = steer(model, history, towards="size", amount=-0.5, concept=1)
+    assert [effect.concept for effect in away.effects] == [1]
+    assert away.effects[0].after < away.effects[0].before
+
+
+def test_a_price_moves_to_the_dearer_twins():
+    model, heldout = planted()
+    history = [model.items[int(place)] for place in heldout.history[[0]].indices]
+    with pytest.warns(RangeWarning, match=r"0\.05 is beyond .*dimension 3 \(0\.00 to 0\.00\)"):
+        found = steer(model, history, n=60, concept=0, dimension=PRICE, to=0.05, bounded=False)
+    own = [int(item.id[-3:]) for item in found if item.concept == 0]
+    assert len(own) > 10
+    assert all(
+        twin in own and own.index(twin) < own.index(item) for item in own if item % 2 == 0 for twin in [item + 1]
+    )
+
+
+def test_lists_obey_include_exclude_seen_and_n(models, history):
+    model = models["soft"]
+    assert len(steer(model, history, n=3, concept=0, share=0.5)) == 3
+    kept = steer(model, history, n=100, exclude_seen=False)
+    assert kept.ids == model.recommend(history, 100, exclude_seen=False).ids
+    assert set(history) & set(kept.ids)
+    best = steer(model, history, n=3).ids
+    assert not set(best) & set(steer(model, history, exclude=best, concept=0, share=0.5).ids)
+    assert steer(model, history, include=best, n=3, concept=0, share=0.9).before.ids == best
+    with pytest.raises(RequestError, match="4 items were asked for, but 3 of 160 are left"):
+        steer(model, history, include=best, n=4)
+    with pytest.raises(RequestError, match="n is 0; ask for a whole number of items"):
+        steer(model, history, n=0)
+    with pytest.raises(RequestError, match="include: 'nope' is not in the catalogue"):
+        steer(model, history, include=["nope"])
+
+
+def test_unknown_items_are_warned_about_and_told(models, history):
+    with pytest.warns(UnknownItemsWarning, match="left aside: 'zz' is not in the catalogue"):
+        found = steer(models["soft"], [*history, "zz"], concept=0, share=0.5)
+    assert found.unknown == ("zz",)
+    assert found.as_json()["unknown"] == ["zz"]
+    with pytest.raises(RequestError, match="no item of the history is known"):
+        steer(models["soft"], ["zz"])
+
+
+@pytest.mark.parametrize("history", ["bag-0001", None, 3])
+def test_a_history_is_a_list(models, history):
+    with pytest.raises(RequestError, match="a history is a list of item ids"):
+        steer(models["soft"], history)
+
+
+def test_an_empty_history_can_be_steered(models):
+    assert steer(models["soft"], []).ids == models["soft"].recommend([]).ids
+    assert len(steer(models["soft"], [], concept=2, share=0.9)) == 10
+
+
+def test_a_misspelt_argument_is_an_error_of_the_programmer(models, history):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dimention'"):
+        steer(models["soft"], history, concept=2, dimention=3, to=0.4)
+
+
+def test_models_without_concepts_say_so(trained):
+    train = trained[1].train
+    models = (
+        macrid.EASE().fit(train),
+        macrid.MultVAE(dim=8).fit(train, epochs=1, device="cpu"),
+        macrid.Popularity().fit(train),
+    )
+    for model in models:
+        with pytest.raises(
+            MacridError, match=f"{type(model).__name__} has no concepts to look at or move; train a macridvae"
+        ):
+            steer(model, [], concept=0, share=0.5)
+    with pytest.raises(MacridError, match="has learned nothing yet"):
+        steer(macrid.MacridVAE(), [])
+
+
+def test_the_json_has_the_documented_shape(models, history):
+    answer = json.loads(json.dumps(steer(models["soft"], history, moves=MOVES[:3], n=5).as_json(), allow_nan=False))
+    assert {"unknown", "items", "moved", "moves", "effects", "shares"} <= set(answer)
+    assert [set(item) for item in answer["items"]] == [{"id", "title", "score", "concept"}] * 5
+    assert set(answer["moved"]) == {"in", "out", "up", "down"}
+    assert all({"id", "title"} <= set(change) for changes in answer["moved"].values() for change in changes)
+    assert answer["moves"] == MOVES[:3]
+    assert [effect["concept"] for effect in answer["effects"]] == [1, 1, 3]
+    assert len(answer["shares"]) == 7
+
+
+def test_the_model_is_not_changed_by_steering(models, history):
+    model = models["soft"]
+    before = {name: value.clone() for name, value in model.state().items()}
+    recommended = model.recommend(history)
+    with warnings.catch_warnings(action="ignore"):
+        assert isinstance(steer(model, history, moves=MOVES), Steered)
+    assert model.recommend(history) == recommended
+    assert all(torch.equal(value, before[name]) for name, value in model.state().items())

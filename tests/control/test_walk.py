@@ -1,0 +1,331 @@
+"""Walking along a dimension: the range by algebra, the items by trying all combinations."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macrid.control.walk import (
+    _best,
+    beam_search,
+    closest_prototype,
+    directions_without,
+    divide,
+    objective,
+    probe,
+    walk,
+)
+from macrid.errors import RequestError
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def a_problem(seed, concepts=4, dim=5):
+    random = np.random.default_rng(seed)
+    return unit(random.normal(size=dim)), unit(random.normal(size=(concepts, dim))), int(random.integers(dim))
+
+
+def a_catalogue(seed, sizes=(3, 4, 2, 4), dim=4):
+    """Cosines to the start, unit vectors, and groups of their positions."""
+    random = np.random.default_rng(seed)
+    vectors = unit(random.normal(size=(sum(sizes), dim)))
+    groups = np.split(random.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
+    return vectors @ unit(random.normal(size=dim)), vectors, groups
+
+
+def a_concept(seed=0, items=300, dim=8, concepts=4):
+    """A start, the items of its concept, itself first, and the prototypes."""
+    random = np.random.default_rng(seed)
+    prototypes = unit(random.normal(size=(concepts, dim)))
+    vectors = unit(prototypes[0] + 0.3 * random.normal(size=(4 * items, dim)))
+    own = vectors[np.argmax(vectors @ prototypes.T, axis=1) == 0][:items]
+    return own[0], own, prototypes
+
+
+def range_by_algebra(start, dimension, prototypes, limit):
+    """Product k is base_k + slope_k · v: the closest is left where its line first meets another one."""
+    base = prototypes @ start - prototypes[:, dimension] * start[dimension]
+    slope = prototypes[:, dimension]
+    closest = np.argmax(prototypes @ start)
+    low, high = -limit, limit
+    for other in range(len(prototypes)):
+        if slope[other] == slope[closest]:
+            continue
+        meeting = (base[closest] - base[other]) / (slope[other] - slope[closest])
+        if slope[other] > slope[closest]:
+            high = min(high, meeting)
+        else:
+            low = max(low, meeting)
+    return low, high
+
+
+def naive_objective(chosen, start, vectors, dimension, temperature, gamma):
+    """As the paper writes it, e^{1/τ} and all."""
+
+    def cosine(one, two):
+        one, two = np.delete(one, dimension), np.delete(two, dimension)
+        return float(one @ two) / math.sqrt(float(one @ one) * float(two @ two))
+
+    total = sum(math.exp(cosine(vectors[item], start) / temperature) for item in chosen)
+    for one, two in itertools.combinations(chosen, 2):
+        total += gamma * math.exp(cosine(vectors[one], vectors[two]) / temperature)
+    return total
+
+
+@given(seeds, st.integers(2, 6), st.sampled_from([0.5, 1.0, 3.0]))
+def test_the_range_is_where_the_lines_of_the_products_meet(seed, concepts, limit):
+    start, prototypes, dimension = a_problem(seed, concepts)
+    start[dimension] = np.clip(start[dimension], -limit, limit)
+    found = probe(start, dimension, prototypes, limit=limit)
+    assert found[:2] == pytest.approx(range_by_algebra(start, dimension, prototypes, limit), abs=1e-8 * limit)
+    assert found.open_low == (found.low == -limit)
+    assert found.open_high == (found.high == limit)
+
+
+@given(seeds)
+def test_inside_the_range_the_prototype_stays_the_closest_and_outside_not(seed):
+    start, prototypes, dimension = a_problem(seed)
+    found, closest = probe(start, dimension, prototypes), closest_prototype(start, prototypes)
+
+    def closest_at(coordinate):
+        moved = start.copy()
+        moved[dimension] = coordinate
+        return closest_prototype(moved, prototypes)
+
+    for part in (0.01, 0.5, 0.99):
+        assert closest_at(found.low + part * (found.high - found.low)) == closest
+    assert found.open_low or closest_at(found.low - 1e-6) != closest
+    assert found.open_high or closest_at(found.high + 1e-6) != closest
+
+
+def test_with_one_concept_both_ends_are_open():
+    assert probe(np.array([0.6, 0.8]), 0, np.array([[1.0, 0.0]]), limit=2) == (-2, 2, True, True)
+
+
+def test_the_length_of_the_start_does_not_change_its_closest_prototype():
+    start, prototypes, _ = a_problem(4)
+    assert closest_prototype(start, prototypes) == closest_prototype(9 * start, prototypes)
+
+
+def test_a_start_beyond_the_limit_is_in_its_own_range():
+    found = probe(np.array([3.0, 0.1]), 0, np.array([[1.0, 0.0], [0.0, 1.0]]), limit=1)
+    assert found == (pytest.approx(0.1, abs=1e-8), 3.0, False, True)
+
+
+def test_equal_prototypes_do_not_close_the_range():
+    assert probe(np.array([0.6, 0.8]), 1, np.array([[0.6, 0.8], [0.6, 0.8]])) == (-1, 1, True, True)
+
+
+def test_a_prototype_that_is_not_the_closest_has_no_range():
+    with pytest.raises(RequestError, match="prototype 1 is not the closest"):
+        probe(np.array([1.0, 0.0]), 0, np.eye(2), closest=1)
+
+
+def test_of_two_closest_prototypes_either_may_be_asked_for():
+    start = np.array([0.5, 0.5])
+    assert probe(start, 0, np.eye(2), closest=0) == (pytest.approx(0.5, abs=1e-8), 1, False, True)
+    assert probe(start, 0, np.eye(2), closest=1) == (-1, pytest.approx(0.5, abs=1e-8), True, False)
+
+
+@given(st.lists(st.floats(-1, 1), unique=True, max_size=60), st.integers(1, 12))
+def test_without_equal_values_counts_differ_by_at_most_one(values, steps):
+    groups, _ = divide(np.array(values), -1, 1, steps, from_low=True)
+    sizes = [len(group) for group in groups]
+    assert len(sizes) == min(steps, len(values))
+    assert sum(sizes) == len(values)
+    assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+@given(st.lists(st.integers(-6, 6), max_size=40), st.integers(1, 9), st.integers(-5, 0), st.integers(1, 5))
+def test_subranges_are_never_empty_and_each_holds_what_lies_between_its_edges(values, steps, low, high):
+    values = np.array(values, dtype=float)
+    groups, edges = divide(values, low, high, steps)
+    inside = values[(values > low) & (values <= high)]
+    assert len(groups) == min(steps, len(np.unique(inside)))
+    if groups:
+        assert len(edges) == len(groups) + 1
+        assert (edges[0], edges[-1]) == (low, high)
+        assert (np.diff(edges) > 0).all()
+    for place, group in enumerate(groups):
+        assert len(group)
+        expected = np.flatnonzero((values > edges[place]) & (values <= edges[place + 1]))
+        assert sorted(group) == expected.tolist()
+        assert (np.diff(values[group]) >= 0).all()
+
+
+def test_equal_values_stay_together_however_many_they_are():
+    groups, edges = divide(np.array([0.1, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 0.4]), 0, 1, 4)
+    assert [group.tolist() for group in groups] == [[0], [1, 2, 3, 4, 5], [6], [7]]
+    assert edges.tolist() == [0, 0.1, 0.2, 0.3, 1]
+
+
+def test_the_low_end_belongs_to_the_range_only_if_it_is_open():
+    values = np.array([-1.0, 0.0, 1.0])
+    assert [group.tolist() for group in divide(values, -1, 1, 3)[0]] == [[1], [2]]
+    assert [group.tolist() for group in divide(values, -1, 1, 3, from_low=True)[0]] == [[0], [1], [2]]
+
+
+def test_a_range_without_items_has_no_subranges():
+    groups, edges = divide(np.array([0.5, 0.9]), -1, 0.4, 3)
+    assert groups == []
+    assert len(edges) == 0
+
+
+@given(seeds, st.sampled_from([0.0, 0.3, 1.0, 5.0]), st.sampled_from([0.05, 0.1, 1.0]))
+def test_a_wide_beam_finds_the_best_of_all_combinations(seed, gamma, temperature):
+    similar, vectors, groups = a_catalogue(seed)
+    found = beam_search(similar, vectors, groups, temperature, gamma, width=3 * 4 * 2 * 4)
+    best = max(objective(np.array(way), similar, vectors, temperature, gamma) for way in itertools.product(*groups))
+    assert objective(found, similar, vectors, temperature, gamma) == pytest.approx(best, rel=1e-12)
+
+
+@given(seeds, st.floats(0, 5), st.floats(0.05, 2), st.integers(0, 4))
+def test_the_objective_is_that_of_the_paper_divided_by_what_is_common_to_all(seed, gamma, temperature, dimension):
+    random = np.random.default_rng(seed)
+    start, vectors = random.normal(size=5), random.normal(size=(7, 5))
+    chosen = random.permutation(7)[:4]
+    rest = directions_without(vectors, dimension)
+    similar = rest @ directions_without(start[None], dimension)[0]
+    told = objective(chosen, similar, rest, temperature, gamma) * math.exp(1 / temperature)
+    assert told == pytest.approx(naive_objective(chosen, start, vectors, dimension, temperature, gamma), rel=1e-9)
+
+
+@given(seeds, st.integers(1, 5))
+def test_without_gamma_it_is_the_most_similar_item_of_each_group(seed, width):
+    similar, vectors, groups = a_catalogue(seed)
+    found = beam_search(similar, vectors, groups, 0.1, 0.0, width)
+    assert found.tolist() == [group[np.argmax(similar[group])] for group in groups]
+
+
+@given(seeds)
+def test_items_are_compared_with_all_before_and_not_with_the_last_only(seed):
+    """Two of one kind, then a choice: the kind that occurred more often wins, though the last was of the other."""
+    one, other = np.random.default_rng(seed).permutation(np.eye(3))[:2]
+    vectors = np.stack([one, one, other, one, other])
+    groups = [np.array([0]), np.array([1]), np.array([2]), np.array([3, 4])]
+    assert beam_search(np.zeros(5), vectors, groups, 0.5, 1.0, 4)[-1] == 3
+
+
+def test_a_wide_beam_finds_better_walks_than_a_narrow_one():
+    """Nearly always: what a narrow beam keeps may lose its place in a wide one, and be the best in the end."""
+    gains = []
+    for seed in range(60):
+        similar, vectors, groups = a_catalogue(seed, sizes=(20,) * 8, dim=12)
+        wide, narrow = (
+            objective(beam_search(similar, vectors, groups, 0.1, 1.0, width), similar, vectors, 0.1, 1.0)
+            for width in (32, 1)
+        )
+        gains.append(wide / narrow)
+    assert np.mean(np.array(gains) >= 1) > 0.9
+    assert np.mean(gains) > 1.1
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=50), st.integers(1, 60))
+def test_the_best_come_first_and_of_equals_the_first(scores, count):
+    expected = sorted(range(len(scores)), key=lambda place: -scores[place])[:count]
+    assert _best(np.array(scores, dtype=float), count).tolist() == expected
+
+
+def test_of_items_that_are_worth_the_same_the_first_is_taken():
+    vectors = np.ones((6, 1))
+    groups = [np.array([2, 0, 1]), np.array([5, 4, 3])]
+    assert beam_search(np.ones(6), vectors, groups, 0.1, 1.0, 2).tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-300])
+def test_a_tiny_temperature_neither_overflows_nor_forgets_what_is_similar(temperature):
+    similar, vectors, groups = a_catalogue(1)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        found = beam_search(similar, vectors, groups, temperature, 1.0, 4)
+        assert math.isfinite(objective(found, similar, vectors, temperature, 1.0))
+    assert found[0] == groups[0][np.argmax(similar[groups[0]])]
+
+
+@given(seeds, st.integers(1, 10), st.integers(0, 7))
+def test_a_walk_goes_up_with_one_item_from_each_subrange(seed, steps, dimension):
+    start, own, prototypes = a_concept(seed, items=60)
+    found = walk(start, dimension, own, prototypes, steps=steps)
+    assert found.concept == 0
+    assert (np.diff(found.values) > 0).all()
+    assert found.values.tolist() == own[found.positions, dimension].tolist()
+    assert len(set(found.positions.tolist())) == len(found.positions) == len(found.edges) - 1 <= steps
+    assert (found.values > found.edges[:-1]).all()
+    assert (found.values <= found.edges[1:]).all()
+    assert (found.low, found.high) == (found.edges[0], found.edges[-1])
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_a_walk_is_the_best_of_all_ways_through_its_subranges(gamma):
+    start, own, prototypes = a_concept(2, items=24)
+    found = walk(start, 3, own, prototypes, steps=4, gamma=gamma, temperature=0.2, width=10_000)
+    values = own[:, 3]
+    groups = [np.flatnonzero((values > a) & (values <= b)) for a, b in itertools.pairwise(found.edges)]
+    best = max(itertools.product(*groups), key=lambda way: naive_objective(way, start, own, 3, 0.2, gamma))
+    assert found.positions.tolist() == list(best)
+
+
+def test_a_start_among_the_items_is_on_its_own_walk():
+    start, own, prototypes = a_concept(0)
+    assert 0 in walk(start, 2, own, prototypes, gamma=0.0).positions
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_walk_does_not_change_what_it_is_given(kind):
+    start, own, prototypes = (part.astype(kind) for part in a_concept(0))
+    before = own.copy()
+    first = walk(start, 2, own, prototypes)
+    assert np.array_equal(own, before)
+    assert first.positions.tolist() == walk(start, 2, own, prototypes).positions.tolist()
+
+
+def test_vectors_that_are_nothing_without_the_dimension_are_like_no_other():
+    own = np.array([[1.0, 0, 0], [0.5, 0, 0], [-1, 0, 0], [0.2, 0.3, 0]])
+    assert directions_without(own, 0)[:3].tolist() == [[0, 0, 0]] * 3
+    found = walk(own[0], 0, own, np.eye(3)[:1], steps=4)
+    assert found.positions.tolist() == [2, 3, 1, 0]
+    assert found.values.tolist() == [-1, 0.2, 0.5, 1]
+
+
+def test_fewer_items_than_steps_are_all_taken():
+    start, own, prototypes = a_concept(0, items=3)
+    found = walk(start, 1, own, prototypes[:1], steps=8)
+    assert found.positions.tolist() == np.argsort(own[:, 1]).tolist()
+
+
+def test_a_concept_without_items_gives_an_empty_walk():
+    start, own, prototypes = a_concept(0)
+    found = walk(start, 1, own[:0], prototypes)
+    assert len(found.positions) == len(found.values) == len(found.edges) == 0
+    assert found.low < start[1] < found.high
+
+
+def test_items_further_out_than_the_limit_are_reached():
+    own = np.array([[-3.0, 1], [0.0, 1], [2.5, 1]])
+    found = walk(own[1], 0, own, np.array([[0.0, 1]]))
+    assert (found.low, found.high) == (-3, 3)
+    assert found.positions.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"dimension": 8}, "dimension is 8; there are 8"),
+        ({"dimension": -1}, "dimension is -1"),
+        ({"steps": 0}, "steps is 0"),
+        ({"width": 0}, "width is 0"),
+        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"gamma": -1.0}, "gamma -1.0"),
+        ({"own": np.ones((3, 5))}, r"items \(3, 5\)"),
+    ],
+)
+def test_what_makes_no_sense_is_said(change, told):
+    start, own, prototypes = a_concept(0, items=20)
+    with pytest.raises(RequestError, match=told):
+        walk(**{"start": start, "dimension": 0, "own": own, "prototypes": prototypes, **change})
