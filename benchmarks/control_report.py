@@ -45,8 +45,8 @@ def filled(text: str) -> str:
     for name, (result, table) in parts.items():
         if (RESULTS / result).exists():
             made = table(json.loads((RESULTS / result).read_text(encoding="utf-8")))
-            pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end -->)"
-            text = re.sub(pattern, lambda found, made=made: found[1] + made + found[2], text, flags=re.DOTALL)
+            pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+            text = re.sub(pattern, lambda found, made=made: f"{found[1]}{made}\n{found[2]}", text, flags=re.DOTALL)
     return text
 
 
@@ -57,7 +57,7 @@ def shop(found: dict[str, Any]) -> str:
     lines = _head("", *COLUMNS.values())
     for way in dict.fromkeys(row["way"] for row in rows):
         own = [row for row in rows if row["way"] == way]
-        lines.append(_row(way, *(_mean(own, key, np.min if key == "factor_least" else np.mean) for key in COLUMNS)))
+        lines.append(_row(way, *(_mean(own, key) for key in COLUMNS)))
     beside = [row["beside"] for row in rows if "beside" in row]
     cells = [_mean(beside, key) if key in beside[0] else "" for key in COLUMNS]
     lines.append(_row("MultVAE, concept activation vectors", *cells))
@@ -69,7 +69,7 @@ def every_seed(found: dict[str, Any]) -> str:
     lines = _head("", "seed", *(COLUMNS[key] for key in chosen))
     for way in dict.fromkeys(row["way"] for row in found["rows"]):
         for row in (row for row in found["rows"] if row["way"] == way):
-            lines.append(_row(way, str(row["seed"]), *(_number(row[key]) for key in chosen)))
+            lines.append(_row(way, str(row["seed"]), *(_number(row[key], _digits(key)) for key in chosen)))
     return "\n".join(lines)
 
 
@@ -113,7 +113,17 @@ def year(found: dict[str, Any]) -> str:
 
 
 def labels(found: dict[str, Any]) -> str:
-    return str(found["table"])
+    """Without labels and with: every seed's range."""
+    lines = _head("labelled items", "seeds", "NMI of the others, mean (range)", "validation NDCG@100", "test NDCG@100")
+    for share in sorted({row["share"] for row in found["rows"]}):
+        own = [row for row in found["rows"] if row["share"] == share]
+        nmi = [row["nmi"] for row in own]
+        spread = f"{_number(float(np.mean(nmi)), 3)} ({_number(min(nmi), 3)}–{_number(max(nmi), 3)})"
+        scores = [_number(float(np.mean([row[key] for row in own])), 4) for key in ("validation", "test")]
+        lines.append(_row(f"{100 * share:g} %", str(len(own)), spread, *scores))
+    limit = f"Knowing the categories of nearly all other items gives {_number(found['limit'], 3)}"
+    told = f"{found['data']}, K = 7, default settings; labels of items drawn at random, another seed for each training"
+    return "\n".join(lines) + f"\n\n{told}. {limit}: many items have a click or two. {_where(found)}"
 
 
 def speed(found: dict[str, Any]) -> str:
@@ -131,13 +141,22 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _mean(rows: Sequence[dict[str, Any]], key: str, how: Callable[[Any], Any] = np.mean) -> str:
+def _mean(rows: Sequence[dict[str, Any]], key: str) -> str:
+    """Over rows; of the least factor the least."""
     known = [row[key] for row in rows if row.get(key) is not None]
-    return _number(float(how(known))) if known else "–"
+    how = np.min if key == "factor_least" else np.mean
+    return _number(float(how(known)), _digits(key)) if known else "–"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.2f}"
+def _digits(key: str) -> int:
+    return 3 if key == "ndcg@100" else 2
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
 def _where(found: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Labels for a few items: do the concepts of all the others follow, and what does it cost?
 
-    python benchmarks/labels.py                       # AliShop-7C, labels for 0, 1 and 5 % of the items
-    python benchmarks/labels.py --quick               # the built-in shop, with attributes, too
+    python -m benchmarks.labels                       # AliShop-7C, labels for 0, 1 and 5 % of the items
+    python -m benchmarks.labels --quick               # the built-in shop, with attributes, too
+    python -m benchmarks.labels --seeds 5 --out benchmarks/results/labels.json
 
 A seed is that of the labelled items. Shown are NMI of concepts and categories over the items without a label; the same
 of a rule that knows the categories of all items but the one in question, from the train users' interactions; NDCG@100
@@ -12,11 +13,14 @@ a factor and its dimension, again over items without a label.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 import numpy as np
+from benchmarks.measuring import circumstances
 from scipy.stats import spearmanr
 
 import macrid
@@ -68,6 +72,7 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.0, 0.01, 0.05])
     parser.add_argument("--weights", type=float, nargs="+", default=[0.1])
     parser.add_argument("--shop", type=int, default=0, help="the seed of the shop")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     factors: dict[str, np.ndarray] = {}
     if options.quick:
@@ -79,7 +84,9 @@ def main() -> None:
     else:
         split = catalog.load("alishop-7c-4k")
         category = split.table.column("category").to_numpy(zero_copy_only=False).astype(str)
-    print(f"NMI if the categories of all other items were known: {limit(split, category):.3f}")
+    most = limit(split, category)
+    rows = []
+    print(f"NMI if the categories of all other items were known: {most:.3f}")
     heads = {"labels": 7, "weight": 6, "seed": 4, "NMI": 6, "validation": 10, "test": 7, "factors": 7, "seconds": 7}
     print(" ".join(f"{name:>{width}}" for name, width in heads.items()))
     for share in options.shares:
@@ -96,11 +103,17 @@ def main() -> None:
                 scores = [macrid.evaluate(model, group)["ndcg@100"].mean for group in (split.validation, split.test)]
                 dimension = follows(model, others, category, factors)
                 seconds = sum(record.seconds for record in model.log)
+                row = {"share": share, "weight": weight, "seed": seed, "nmi": agreement, "validation": scores[0]}
+                rows.append({**row, "test": scores[1], "factors": None if np.isnan(dimension) else dimension})
                 print(
                     f"{share:>7.1%} {weight:>6g} {seed:>4} {agreement:>6.3f} {scores[0]:>10.4f} {scores[1]:>7.4f}"
                     f" {dimension:>7.2f} {seconds:>7.0f}",
                     flush=True,
                 )
+    if options.out is not None:
+        name = "shop" if options.quick else "alishop-7c-4k"
+        found = {"about": circumstances(), "data": name, "limit": most, "rows": rows}
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -48,3 +48,11 @@ def test_the_catalogue_in_the_docs_is_the_one_in_the_code():
         if expected is not None:
             counts = (expected.users, expected.items, expected.interactions)
             assert [cell.strip() for cell in row.split("|")[:3]] == [f"{count:,}" for count in counts]
+
+
+def test_the_tables_of_control_are_those_measured():
+    from benchmarks.control_report import FILE, filled
+
+    text = FILE.read_text(encoding="utf-8")
+    assert filled(text) == text
+    assert "-->\n<!-- end -->" not in text  # every table is there

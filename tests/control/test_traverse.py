@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import macrid
 from macrid.control.traverse import Stop, traverse
+from macrid.control.walk import walk
 from macrid.errors import MacridError, RequestError, UnknownItemsWarning
 from macrid.interpret.axes import Axes, use
 from macrid.interpret.names import find
@@ -63,7 +64,7 @@ def test_values_grow_over_items_of_one_concept_with_the_item_among_them(
 ):
     model = turned if is_turned else trained[0]
     item, space = model.items[place], space_of(model)
-    found = traverse(model, item, dimension, steps, gamma=gamma)
+    found = traverse(model, item, dimension, steps, gamma=gamma, keep_start=True)
     values = [stop.value for stop in found.items]
     assert values == sorted(set(values))
     assert 1 <= len(values) <= steps == found.steps
@@ -106,11 +107,35 @@ def test_where_lengths_matter_items_keep_theirs(trained):
     model.cached = None
     vectors, concepts = model.network.item_vectors.detach().numpy(), model.concepts_of_items()
     for place in range(0, 160, 8):
-        found = traverse(model, model.items[place], 3)
+        found = traverse(model, model.items[place], 3, keep_start=True)
         positions = model.items.positions(found.ids)
         assert place in positions
         assert set(concepts[positions]) == {found.concept} == {concepts[place]}
         assert [stop.value for stop in found.items] == pytest.approx(vectors[positions, 3], abs=1e-6)
+
+
+def test_the_objective_alone_decides_unless_the_start_is_to_be_kept(trained):
+    model = trained[0]
+    space = space_of(model)
+    for place in range(0, 160, 16):
+        found = traverse(model, model.items[place], 1, gamma=3.0, width=200)
+        own = space.own(found.concept)
+        core = walk(space.items[place], 1, space.items[own], space.prototypes, gamma=3.0, width=200, limit=0.0)
+        assert found.ids == [model.items[at] for at in own[core.positions]]
+
+
+def test_items_of_few_users_are_left_out_but_for_the_start(trained):
+    model = trained[0]
+    least = int(np.median(model.popularity))
+    rare = int(np.argmin(model.popularity))
+    for place in (rare, *range(0, 160, 20)):
+        found = traverse(model, model.items[place], 2, min_users=least, keep_start=True)
+        positions = model.items.positions(found.ids)
+        assert ((model.popularity[positions] >= least) | (positions == place)).all()
+        assert place in positions
+    history = [model.items[at] for at in range(3)]
+    with pytest.raises(RequestError, match="no item of concept 0 was had by 1000000 users"):
+        traverse(model, dimension=0, history=history, concept=0, min_users=1_000_000)
 
 
 def test_with_one_concept_both_ends_are_open(trained):

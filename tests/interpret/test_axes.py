@@ -94,9 +94,8 @@ def test_scores_in_turned_coordinates_are_those_of_the_model(either, by):
     np.testing.assert_allclose(turned, scores, atol=1e-5)
     plain = scores_turned(model, histories, np.stack([np.eye(DIM)] * 7))
     best = np.argsort(-plain, axis=1, kind="stable")
-    np.testing.assert_array_equal(np.argsort(-turned, axis=1, kind="stable")[:, :100], best[:, :100])
     along = np.take_along_axis(turned, best, axis=1)
-    assert np.diff(along, axis=1).max() < 2e-6  # and all the others, but for what float32 cannot tell apart
+    assert np.diff(along, axis=1).max() < 2e-6  # the same ranking, but for what float32 cannot tell apart
 
 
 @pytest.mark.parametrize("by", ["independence", "sparsity", "attributes"])

@@ -55,7 +55,8 @@ def traverse(
     if history:
         start = {"history": parse_ids(history, model.items), "concept": concept}
     gamma = GAMMA if gamma is None else gamma
-    found = walk(model, dimension=column(dimension), steps=steps, gamma=gamma, min_users=min_users, **start)
+    asked: dict[str, Any] = {"steps": steps, "gamma": gamma, "min_users": min_users, "keep_start": item is not None}
+    found = walk(model, dimension=column(dimension), **asked, **start)
     if out is not None:
         from macrid.interpret.strips import draw_strip
 

@@ -79,6 +79,7 @@ def traverse(
     min_users: int = 0,
     gamma: float = GAMMA,
     width: int = WIDTH,
+    keep_start: bool = False,
 ) -> Traversal:
     """Walk along a dimension from an item, or from the component of a history in a concept.
 
@@ -88,10 +89,11 @@ def traverse(
     knows little, so that they look alike.
     gamma: how much it counts that the items are like each other, against that they are like the start.
     width: of the beam; wider is slower and better.
+    keep_start: have the item itself among the items in any case, which the objective alone does not promise.
     Where no other prototype becomes closer as far as items reach, an end of the range is open, and given as the
-    furthest item. The item itself is one of the items. A component that is closer to the prototype of another concept
-    than to its own, as where a history says little about a concept, walks over all items of its concept. A component
-    whose concept has no item in the range is an error.
+    furthest item. The item itself is nearly always the best of its subrange. A component that is closer to the
+    prototype of another concept than to its own, as where a history says little about a concept, walks over all items
+    of its concept. A component whose concept has no item in the range is an error.
     """
     space = space_of(model)
     if (item is None) == (history is None):
@@ -115,13 +117,18 @@ def traverse(
     direction = along(space, concept, dimension)
     assert direction.dimension is not None
     own, axes, turned = space.own(concept), space.axes(concept), space.turned(concept)
+    if min_users:
+        enough = (model.popularity[own] >= min_users) | (own == position)
+        own, turned = own[enough], turned[enough]
+        if not len(own):
+            raise RequestError(f"no item of concept {concept} was had by {min_users} users; ask for fewer")
     prototypes = space.prototypes
     if closest_prototype(vector, prototypes) != concept:
         prototypes = prototypes[[concept]]
     found = walk(
         axes @ vector, direction.dimension, turned, prototypes @ axes.T, steps=steps, gamma=gamma,
         temperature=model.settings.temperature, width=width, limit=0.0,
-        keep=int(np.searchsorted(own, position)) if item is not None else None,
+        keep=int(np.searchsorted(own, position)) if keep_start and item is not None else None,
     )  # fmt: skip
     if not len(found.positions):
         raise RequestError(

@@ -84,7 +84,7 @@ def strip_title(strip: dict[str, Any]) -> str:
 
 
 def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]:
-    found = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS)
+    found = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
     low, high = ends(entry)
     assert model.names is not None
     return {
