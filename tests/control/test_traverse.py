@@ -173,10 +173,10 @@ def test_there_are_no_more_items_than_the_range_holds(trained):
     assert found.steps == 100
 
 
-def test_the_start_is_kept_however_much_items_are_to_be_like_each_other(trained):
+def test_a_start_to_be_kept_is_however_much_items_are_to_be_like_each_other(trained):
     model = trained[0]
     for item in model.items[:40]:
-        assert item in traverse(model, item, 3, gamma=1000.0).ids
+        assert item in traverse(model, item, 3, gamma=1000.0, keep_start=True).ids
 
 
 def test_a_history_walks_in_the_concept_that_was_asked_for(trained):

@@ -29,7 +29,7 @@ def names(
 
     Example: macrid names runs/shop --set 4=handbags --set "4.1=small <-> large"
     """
-    from macrid.interpret import names as found
+    from macrid.interpret.meaning import named_anew
     from macrid.interpret.space import space_of
     from macrid.runs import keep, load
 
@@ -37,8 +37,7 @@ def names(
         model: Any = load(run, "cpu")
         space_of(model)
         if model.names is None or anew or reset:
-            named = found.find(model)
-            model.names = named if reset or model.names is None else found.renewed(model.names, named)
+            model.names = named_anew(model, keep_edited=not reset)
         for text in rename:
             model.names = _renamed(model.names, text)
         if rename or anew or reset:

@@ -32,7 +32,7 @@ from macrid.control.steer import placed
 from macrid.errors import RequestError
 from macrid.evaluation.columns import Column, columns_of, scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
-from macrid.interpret.axes import SEEN, attribute_axes, weights_of
+from macrid.interpret.axes import SEEN, direction_of, weights_of
 from macrid.interpret.directions import Direction, along
 from macrid.interpret.space import Space, space_of
 from macrid.models.multvae import MultVAE
@@ -176,8 +176,8 @@ def measure(
         if len(users) >= FEWEST_USERS and len(own) >= 2 * LIST:
             moved = [(direction.concept, direction) for direction in knob.directions]
             found.append(_turn(decoded, moved, knob, own, users, columns, heldout))
-            direction = None if other is None else _activation(other, space, own, knob.column, users)
-            if other is not None and direction is not None:
+            if other is not None:
+                direction = _activation(other, space, own, knob.column, users)
                 found_beside.append(_turn(other, [(0, direction)], knob, own, users, columns, heldout))
         if on_knob is not None:
             on_knob(done, len(knobs))
@@ -336,15 +336,13 @@ def _random(
     return float(np.mean(found)) if found else None
 
 
-def _activation(
-    decoded: _Decoded, space: Space, own: np.ndarray, column: Column, users: np.ndarray
-) -> Direction | None:
+def _activation(decoded: _Decoded, space: Space, own: np.ndarray, column: Column, users: np.ndarray) -> Direction:
     """Where an attribute of these items grows in another model."""
     vectors = decoded.items[torch.from_numpy(own)].cpu().numpy().astype(np.float64)
     scale = np.linalg.norm(vectors, axis=1).mean()
     weights = weights_of(space.model.popularity[own])
-    found, _ = attribute_axes(vectors / max(float(scale), 1e-12), weights, own, [column], np.random.default_rng(0))
-    return _seen(decoded, 0, users, found[0].astype(np.float32), 0) if len(found) else None
+    found = direction_of(vectors / max(float(scale), 1e-12), weights, column.values[own])
+    return _seen(decoded, 0, users, found.astype(np.float32), 0)
 
 
 def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, concept: int) -> Direction:

@@ -236,6 +236,12 @@ def attribute_axes(
     return axes[-1], fits
 
 
+def direction_of(vectors: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The unit vector (dim,) along which values (n,) grow over vectors (n, dim), told well or not; NaN is unknown."""
+    scores = scores_of(values)[:, None]
+    return _ridge(vectors, scores, weights, np.isfinite(scores[:, 0]))[0]
+
+
 def weights_of(popularity: np.ndarray) -> np.ndarray:
     """How much items count: by how often they were chosen, up to the most popular tenth; mean 1."""
     weights = np.minimum(popularity, np.quantile(popularity, 0.9)).astype(np.float64)

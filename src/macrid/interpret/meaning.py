@@ -63,9 +63,14 @@ def understand(
     else:
         in_use = tuple(_best({kind: float(values[k]) for kind, values in told.items()}) for k in range(space.concepts))
     model.axes_in_use = in_use
-    named = _with_labels(model, names.find(model, seed=seed))
-    model.names = named if model.names is None else names.renewed(model.names, named)
+    model.names = named_anew(model, seed)
     return Choice(told, in_use)
+
+
+def named_anew(model: MacridVAE, seed: int = 0, *, keep_edited: bool = True) -> names.Names:
+    """Names along the axes in use: from labels of the training, from attributes, and those people have edited."""
+    found = _with_labels(model, names.find(model, seed=seed))
+    return names.renewed(model.names, found) if keep_edited and model.names is not None else found
 
 
 def _with_labels(model: MacridVAE, found: names.Names) -> names.Names:
