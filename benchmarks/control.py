@@ -70,7 +70,9 @@ def shop_of(seed: int, users: int = 4000, items: int = 1200, **training: Any) ->
         rows.append(truth.row(f"total correlation × {weight:g}", fitted(total_correlation=weight), "original"))
     rows += [truth.row(f"turned by {by}", plain, by) for by in ("sparsity", "independence", "attributes")]
     for name, labels, chosen in truth.labels(seed):
-        rows.append(truth.row(name, fitted(labels), "original", without=chosen))
+        model = fitted(labels)
+        rows.append(truth.row(name, model, "original", without=chosen))
+    rows.append(truth.row("these labels, turned by independence", model, "independence", without=chosen))
     return [{"seed": seed, **row} for row in rows]
 
 
@@ -255,21 +257,27 @@ def _year(model: macrid.MacridVAE, split: Split) -> dict[str, float]:
     history, middle = split.test.history, np.median(column.values)
     rows = np.split(column.values[history.indices], history.indptr[1:-1])
     both = np.array([bool((years < middle).any() and (years >= middle).any()) for years in rows])
-    moved = []
+    moved, older, newer = [], [], []
     for user in np.flatnonzero(both):
         ids = [split.items[at] for at in history.indices[history.indptr[user] : history.indptr[user + 1]]]
         ends = []
+        now = macrid.steer(model, ids, n=10)
+        here = float(np.median(column.values[split.items.positions(now.ids)]))
         for end in ("low", "high"):
             moves = [{"concept": d.concept, "dimension": d.dimension, "to": getattr(d, end)} for d in directions]
             found = macrid.steer(model, ids, moves=moves, n=10)
             ends.append(float(np.median(column.values[split.items.positions(found.ids)])))
         moved.append(ends[1] - ends[0])
+        older.append(here - ends[0])
+        newer.append(ends[1] - here)
     return {
         "users": int(both.sum()),
         "of": int(history.shape[0]),
         "years": YEARS,
         "share": float(np.mean(np.array(moved) >= YEARS)),
         "median": float(np.median(moved)),
+        "older": {"share": float(np.mean(np.array(older) >= YEARS)), "median": float(np.median(older))},
+        "newer": {"share": float(np.mean(np.array(newer) >= YEARS)), "median": float(np.median(newer))},
     }
 
 

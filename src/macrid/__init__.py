@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut, Split
     from macrid.evaluation.ranking import evaluate
     from macrid.interpret.explain import explain
+    from macrid.interpret.meaning import understand
     from macrid.models.macridvae import MacridVAE
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
@@ -33,6 +34,7 @@ __all__ = [
     "load",
     "steer",
     "traverse",
+    "understand",
 ]
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
@@ -49,6 +51,7 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "load": "macrid.runs",
     "steer": "macrid.control.steer",
     "traverse": "macrid.control.traverse",
+    "understand": "macrid.interpret.meaning",
 }
 
 

@@ -17,6 +17,7 @@ from macrid.control.steer import FURTHEST, Steered, placed, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
 from macrid.interpret.axes import Axes, use
 from macrid.interpret.directions import directions_towards
+from macrid.interpret.names import find as find_names
 from macrid.interpret.space import space_of
 from tests.planted import PRICE, SIZE, planted
 
@@ -339,7 +340,7 @@ def test_a_number_too_large_to_compute_with_is_refused(models, history):
         ({"concept": 7, "dimension": 0, "to": 0}, "concept is 7; this model has concepts 0 to 6"),
         ({"concept": -1, "share": 0.5}, "concept is -1; this model has concepts 0 to 6"),
         ({"concept": True, "share": 0.5}, "concept is True; this model has concepts 0 to 6"),
-        ({"concept": "2", "share": 0.5}, "concept is '2'; this model has concepts 0 to 6"),
+        ({"concept": "2", "share": 0.5}, "no concept '2'; give a number up to 6"),
         ({"concept": 2, "dimension": 16, "to": 0}, "dimension is 16; this model has dimensions 0 to 15"),
         ({"concept": 2, "dimension": True, "to": 0}, "dimension is True; this model has dimensions 0 to 15"),
         ({"concept": 2, "dimension": 1.0, "to": 0}, "dimension is 1.0; this model has dimensions 0 to 15"),
@@ -458,9 +459,35 @@ def test_the_json_has_the_documented_shape(models, history):
     assert [set(item) for item in answer["items"]] == [{"id", "title", "score", "concept"}] * 5
     assert set(answer["moved"]) == {"in", "out", "up", "down"}
     assert all({"id", "title"} <= set(change) for changes in answer["moved"].values() for change in changes)
-    assert answer["moves"] == MOVES[:3]
+    assert [{name: move[name] for name in move if name != "axis"} for move in answer["moves"]] == MOVES[:3]
     assert [effect["concept"] for effect in answer["effects"]] == [1, 1, 3]
     assert len(answer["shares"]) == 7
+
+
+def test_a_stored_move_stays_what_it_was_when_axes_are_turned(models, history):
+    model = copy.deepcopy(models["soft"])
+    first = steer(model, history, concept=1, dimension=2, to=0.1)
+    stored = json.loads(json.dumps(first.as_json()["moves"]))
+    random = np.random.default_rng(3)
+    dim = space_of(model).dim
+    turned = np.stack([np.linalg.qr(random.normal(size=(dim, dim)))[0] for _ in range(7)]).astype(np.float32)
+    use(model, Axes("sparsity", turned))
+    assert steer(model, history, moves=stored).ids == first.ids
+    along_new = steer(model, history, concept=1, dimension=2, to=0.1)
+    kept = [move.as_json() for move in along_new.moves]
+    assert kept[0]["axis"] != stored[0]["axis"]
+    del model.axes["sparsity"]
+    model.axes_in_use = ()
+    with pytest.raises(RequestError, match="dimension 2 of concept 1 was made along axes that are no longer there"):
+        steer(model, history, moves=kept)
+
+
+def test_a_concept_may_be_given_by_its_name(models, history):
+    model = copy.deepcopy(models["soft"])
+    model.names = find_names(model).renamed(3, "hats")
+    assert steer(model, history, concept="Hats", share=0.7).ids == steer(model, history, concept=3, share=0.7).ids
+    with pytest.raises(RequestError, match=r"no concept 'cats'; there are .*3 hats"):
+        steer(model, history, concept="cats", share=0.7)
 
 
 def test_the_model_is_not_changed_by_steering(models, history):

@@ -58,7 +58,25 @@ def test_original_axes_stay_where_they_tell_as_much(planted):
     told = {"original": evidence(space, None), "sparsity": evidence(space, mixed)}
     assert told["original"][0] > 0.6
     assert told["sparsity"][0] < 0.5
-    assert meaning._best({kind: values[0] for kind, values in told.items()}) == "original"
+    assert meaning._best({kind: values[0] for kind, values in told.items()}, "sparsity") == "original"
+
+
+def test_without_an_attribute_axes_by_independence_are_used(planted):
+    model, _ = planted
+    model.table = None
+    found = understand(model)
+    assert all(kind == ("independence" if len(space_of(model).own(k)) >= 40 else "original")
+               for k, kind in enumerate(found.in_use))  # fmt: skip
+
+
+def test_kinds_found_before_are_compared_with_and_used_where_they_tell_more(planted):
+    model, _ = planted
+    before = understand(model, ["attributes"])
+    after = understand(model, ["sparsity"])
+    assert {"original", "attributes", "sparsity"} <= set(after.evidence)
+    for k, kind in enumerate(after.in_use):
+        if kind == "sparsity":
+            assert after.evidence["sparsity"][k] >= before.evidence["attributes"][k] - 0.02
 
 
 @pytest.mark.parametrize(
@@ -73,7 +91,7 @@ def test_original_axes_stay_where_they_tell_as_much(planted):
     ],
 )
 def test_the_kind_with_the_most_evidence_is_used(told, best):
-    assert meaning._best(told) == best
+    assert meaning._best(told, "independence") == best
 
 
 def test_evidence_of_original_axes_is_the_mean_of_the_strongest_correlations_beyond_chance(planted):
@@ -86,15 +104,18 @@ def test_evidence_of_original_axes_is_the_mean_of_the_strongest_correlations_bey
         strongest = [
             max(abs(spearmanr(column.values[own], space.items[own, j]).statistic) for j in range(DIM))
             for column in columns_of(model)
+            if column.name != "popularity"
         ]
         by_chance = norm.isf(0.025 / DIM) / np.sqrt(len(own) - 1)
-        strongest = [value if value > by_chance else 0 for value in strongest]
+        strongest = [max(value**2 - by_chance**2, 0) ** 0.5 for value in strongest]
         assert found[k] == pytest.approx(np.mean(strongest), abs=1e-5)
 
 
 def test_always_uses_the_last_kind_everywhere(planted):
     model, _ = planted
-    assert understand(model, ["attributes", "sparsity"], always=True).in_use == ("sparsity",) * 7
+    expected = tuple("sparsity" if len(space_of(model).own(k)) >= 40 else "original" for k in range(7))
+    assert "sparsity" in expected
+    assert understand(model, ["attributes", "sparsity"], always=True).in_use == expected
     assert set(model.axes) >= {"attributes", "sparsity"}
     np.testing.assert_array_equal(space_of(model).axes(1), model.axes["sparsity"].rotation[1])
 

@@ -347,7 +347,10 @@ def test_edits_survive_json_and_renewal(found):
 
 def test_edited_dimensions_wait_until_their_axes_are_in_use_again(found):
     edited = found.renamed_dimension(1, 3, low="cheap", high="dear").renamed(0, "mine")
-    turned = Names(found.concepts, tuple(e.model_copy(update={"axes": "sparsity"}) for e in found.dimensions))
+    turned = Names(
+        found.concepts,
+        tuple(e.model_copy(update={"axes": "sparsity", "axis": f"x{e.dimension}"}) for e in found.dimensions),
+    )
     elsewhere = renewed(edited, turned)
     assert elsewhere.concept_name(0) == "mine"
     assert not any(entry.edited for entry in elsewhere.dimensions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from macrid.models.base import Recommender
 
 STRONGEST = 24  # dimensions that are shown
+UNNAMED = 3  # dimensions that are shown of a concept without names
 KNOBS = 12  # of several concepts, and as many of one
 KNOBS_SAY = (
     "monot.: rank correlation of the knob with its attribute in the list; leakage: how far other attributes move, as a"
@@ -271,18 +273,28 @@ def named_concepts(names: Names) -> Table:
     return table
 
 
-def named_dimensions(names: Names) -> Table:
-    """What dimensions with a name are called, with items at both ends."""
+def named_dimensions(names: Names, everything: bool = False) -> Table:
+    """What dimensions with a name are called, with items at both ends.
+
+    Of a concept in which nothing but popularity has a name, the first few without one are told by their ends.
+    """
     from macrid.interpret.names import ends, said
 
     table = _table(first="dimension", left=("name", "from", "to", "strength", "such as"))
-    table.columns[-1].no_wrap, room = True, max(18, console.width - 62)
+    room = max(18, console.width - 60)
+    told = {entry.concept for entry in names.dimensions if entry.edited or entry.attribute not in (None, "popularity")}
+    shown: Counter[int] = Counter()
     for entry in names.dimensions:
-        if entry.name is not None or entry.edited:
-            examples = [shortened(said(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
-            strength = "by hand" if entry.edited else "" if entry.strength is None else f"{entry.strength:.2f}"
-            texts = [shortened(text, 22) for text in (entry.name or "–", *ends(entry))]
-            table.add_row(f"{entry.concept}.{entry.dimension}", *texts, strength, "\n".join(examples))
+        has_name = entry.name is not None or entry.edited
+        if not has_name and not everything:
+            if entry.concept in told or shown[entry.concept] == UNNAMED:
+                continue
+            shown[entry.concept] += 1
+        examples = [shortened(said(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
+        strength = "by hand" if entry.edited else "" if entry.strength is None else f"{entry.strength:.2f}"
+        texts = [shortened(text, 22) for text in (entry.name or "–", *ends(entry))]
+        place = f"{entry.concept}.{entry.dimension}"
+        table.add_row(place, *texts, strength if has_name else "none", "\n".join(examples) if has_name else "")
     return table
 
 

@@ -19,6 +19,7 @@ def names(
     rename: list[str] = typer.Option(
         [], "--set", help="K=NAME for a concept; K.J=NAME or 'K.J=LOW <-> HIGH' for a dimension; may be repeated."
     ),
+    everything: bool = typer.Option(False, "--all", help="Show dimensions without a name, too."),
     anew: bool = typer.Option(False, help="Find all names anew; those you have set are kept."),
     reset: bool = typer.Option(False, help="Find all names anew, also those you have set."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -36,11 +37,12 @@ def names(
     with working("naming"):
         model: Any = load(run, "cpu")
         space_of(model)
-        if model.names is None or anew or reset:
+        is_new = model.names is None
+        if is_new or anew or reset:
             model.names = named_anew(model, keep_edited=not reset)
         for text in rename:
             model.names = _renamed(model.names, text)
-        if rename or anew or reset:
+        if rename or anew or reset or is_new:
             keep(model, run)
     if json:
         print_json(model.names.as_json())
@@ -49,12 +51,16 @@ def names(
 
     console.print(named_concepts(model.names))
     console.print()
-    dimensions = named_dimensions(model.names)
-    if dimensions.row_count:
-        console.print(dimensions)
-    else:
+    console.print(named_dimensions(model.names, everything))
+    named = sum(entry.name is not None or entry.edited for entry in model.names.dimensions)
+    left = len(model.names.dimensions) - named
+    if not named:
         told = f"no dimension has a name; others may have: macrid axes {run} --by attributes"
         console.print(told, style="dim", soft_wrap=True)
+    elif left and not everything:
+        console.print(
+            f"{left} dimensions go with nothing that is known, and have no name; --all shows them", style="dim"
+        )
 
 
 def _renamed(names: Any, text: str) -> Any:

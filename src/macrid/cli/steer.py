@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def steer(
     run: Path = typer.Argument(help="A run."),
     history: list[str] = typer.Option([], help="Item ids, separated by commas; may be repeated."),
-    concept: int | None = typer.Option(None, help="The concept to move in.", show_default=False),
+    concept: str | None = typer.Option(None, help="The concept to move in: a number, or its name.", show_default=False),
     dimension: str | None = typer.Option(
         None, help="The dimension to move along: a number, or its name.", show_default=False
     ),
@@ -48,11 +48,11 @@ def steer(
 ) -> None:
     """Move a user's component along a dimension or an attribute, or change a concept's share; then recommend again.
 
-    Example: macrid steer runs/shop --history bag-0001,bag-0002,mug-0003 --concept 4 --dimension size --to 0.3
+    Example: macrid steer runs/shop --history bag-0001,bag-0002,mug-0003 --concept bags --dimension size --to 0.3
 
     Example: macrid steer runs/ml-1m --history 260,1196,1210 --towards year --amount 0.5
 
-    Example: macrid steer runs/shop --history bag-0001,mug-0003 --concept 4 --share 0.8
+    Example: macrid steer runs/shop --history bag-0001,mug-0003 --concept bags --share 0.8
     """
     if not history:
         raise typer.BadParameter("give --history, the items a user has")
@@ -68,7 +68,13 @@ def steer(
         raise typer.BadParameter("--share goes with --concept")
     if amount is not None and towards is None and away_from is None:
         raise typer.BadParameter("--amount goes with --towards or --away-from")
-    move: dict[str, Any] = {"concept": concept, "dimension": column(dimension), "to": to, "by": by, "share": share}
+    move: dict[str, Any] = {
+        "concept": column(concept),
+        "dimension": column(dimension),
+        "to": to,
+        "by": by,
+        "share": share,
+    }
     if towards is not None or away_from is not None:
         amount = 1.0 if amount is None else amount
         move |= {"towards": away_from if towards is None else towards, "amount": -amount if towards is None else amount}

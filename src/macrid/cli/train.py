@@ -116,7 +116,7 @@ def train_run(
 ) -> dict[str, Any]:
     """Train with a progress display, score and save; then turn the axes of concepts and name them."""
     from macrid.interpret.meaning import understand
-    from macrid.runs import keep, save
+    from macrid.runs import keep, read_histories, save
 
     begin = time.perf_counter()
     if model.has_epochs:
@@ -131,6 +131,7 @@ def train_run(
     save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
     if hasattr(model, "confidence"):
         with working("turning axes and naming"):
+            model.sample = read_histories(out)  # the users that a loaded run has, too
             understand(model)
             keep(model, out)
     return report

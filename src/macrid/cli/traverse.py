@@ -22,9 +22,14 @@ def traverse(
     dimension: str = typer.Option(help="The number of a dimension, or its name."),
     item: str | None = typer.Option(None, help="The id of the item to start from.", show_default=False),
     history: list[str] = typer.Option([], help="Instead of an item: what a user has (ids, separated by commas)."),
-    concept: int | None = typer.Option(None, help="With --history: in which concept.", show_default=False),
+    concept: str | None = typer.Option(
+        None, help="With --history: in which concept, a number or its name.", show_default=False
+    ),
     steps: int = typer.Option(8, help="How many items at most."),
     min_users: int = typer.Option(0, help="Choose among items that at least so many users had in training."),
+    keep_start: bool = typer.Option(
+        False, help="Have --item among the items in any case; nearly always it is the best of its part of the range."
+    ),
     gamma: float | None = typer.Option(
         None, help="How much it counts that the items are like each other. Default: 0.3.", show_default=False
     ),
@@ -53,9 +58,9 @@ def traverse(
         model = load(run, "cpu")
     start: dict[str, Any] = {"item": model.items.parse(item)} if item is not None else {}
     if history:
-        start = {"history": parse_ids(history, model.items), "concept": concept}
+        start = {"history": parse_ids(history, model.items), "concept": column(concept)}
     gamma = GAMMA if gamma is None else gamma
-    asked: dict[str, Any] = {"steps": steps, "gamma": gamma, "min_users": min_users, "keep_start": item is not None}
+    asked: dict[str, Any] = {"steps": steps, "gamma": gamma, "min_users": min_users, "keep_start": keep_start}
     found = walk(model, dimension=column(dimension), **asked, **start)
     if out is not None:
         from macrid.interpret.strips import draw_strip

@@ -25,7 +25,8 @@ SHAPES = "{concept, dimension, to}, {concept, dimension, by}, {towards, amount} 
 class Move:
     """One change. Exactly one of `to`, `by`, `amount` and `share` says how far."""
 
-    concept: int | None = None
+    concept: int | str | None = None
+    """A number, or the name of a concept."""
     dimension: int | str | None = None
     """A number, or the name of a dimension."""
     to: float | None = None
@@ -35,6 +36,9 @@ class Move:
     amount: float | None = None
     """1 is half of the range seen in real users; negative amounts lead away."""
     share: float | None = None
+    axis: str | None = None
+    """Of a dimension by number: by which its axis is known again; `steer` adds it, so that a stored move stays what it
+    was when axes are turned."""
 
     def __post_init__(self) -> None:
         for name in ("to", "by", "amount", "share"):

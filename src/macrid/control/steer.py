@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from macrid.control.moves import Move
 from macrid.data.ids import Id
 from macrid.errors import RangeWarning, RequestError
 from macrid.interpret.directions import Direction, along, directions_towards
-from macrid.interpret.space import Space, space_of
+from macrid.interpret.space import Space, digest, space_of
 from macrid.models.base import Recommendations, Recommender, ScoredItem
 from macrid.ops.topk import best_of
 
@@ -149,6 +150,7 @@ def steer(
     with torch.no_grad():
         state = State.of(space, torch.from_numpy(space.components(histories)[0]))
         moved, effects = state, []
+        given = tuple(_with_axis(space, own) for own in given)
         for own in given:
             moved, told = moved.after(own, bounded)
             effects += told
@@ -179,17 +181,16 @@ class State:
 
     def after(self, move: Move, bounded: bool) -> tuple[State, list[Effect]]:
         """After one move."""
-        if move.concept is not None:
-            self.space.check(move.concept)
+        concept = None if move.concept is None else self.space.numbered(move.concept)
         if move.share is not None:
-            assert move.concept is not None
-            return self._with_share(move.concept, move.share)
+            assert concept is not None
+            return self._with_share(concept, move.share)
         if move.towards is not None:
-            directions = directions_towards(self.space, move.towards, move.concept)
+            directions = directions_towards(self.space, move.towards, concept)
         else:
-            assert move.concept is not None
+            assert concept is not None
             assert move.dimension is not None
-            directions = [along(self.space, move.concept, move.dimension)]
+            directions = [along(self.space, concept, move.dimension, move.axis)]
         components, effects, beyond = self.components.clone(), [], []
         for direction in directions:
             z = components[direction.concept].numpy()
@@ -207,7 +208,7 @@ class State:
 
     def _with_share(self, concept: int, share: float) -> tuple[State, list[Effect]]:
         """Factors such that the concept has this share of the probability, the others keeping their proportions."""
-        log_z = self.terms().logsumexp(dim=1).double().cpu()
+        log_z = self.terms.logsumexp(dim=1).double().cpu()
         others = log_z[torch.arange(len(log_z)) != concept].logsumexp(dim=0)
         if log_z[concept].isinf() or others.isinf():
             some = "no" if log_z[concept].isinf() else "every"
@@ -218,6 +219,7 @@ class State:
         before, moved = float(self.shares()[concept]), replace(self, weights=weights)
         return moved, [Effect(concept, None, before, float(moved.shares()[concept]), 0.0, 1.0)]
 
+    @cached_property
     def terms(self) -> Tensor:
         """z_k · h_i / tau + log c_ik + the concept's factor: (concepts, items)."""
         space, device = self.space, self.space.directions.device
@@ -226,12 +228,11 @@ class State:
 
     def shares(self) -> Tensor:
         """Z_k / Z: (concepts,)."""
-        return torch.softmax(self.terms().logsumexp(dim=1), dim=0).cpu()
+        return torch.softmax(self.terms.logsumexp(dim=1), dim=0).cpu()
 
     def best(self, n: int, hidden: np.ndarray, allowed: np.ndarray | None) -> tuple[ScoredItem, ...]:
         """The n best items with their log-probabilities."""
-        terms = self.terms()
-        scores = torch.logsumexp(terms, dim=0)
+        scores = torch.logsumexp(self.terms, dim=0)
         log_p = (scores - scores.logsumexp(dim=0))[None]
         places = torch.from_numpy(hidden).to(log_p.device)
         values, positions = best_of(
@@ -248,6 +249,15 @@ def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = 
     if is_unit:
         rest = rest / np.maximum(np.linalg.norm(rest, axis=-1, keepdims=True), 1e-12) * np.sqrt(1 - value**2)
     return (rest + value * axis).astype(component.dtype)
+
+
+def _with_axis(space: Space, move: Move) -> Move:
+    """A move along a numbered dimension remembers which axis that was."""
+    if move.axis is not None or move.concept is None or not isinstance(move.dimension, int | np.integer):
+        return move
+    concept = space.numbered(move.concept)
+    space.check(concept, int(move.dimension))
+    return replace(move, axis=digest(space.axes(concept)[move.dimension]))
 
 
 def _aim(move: Move, direction: Direction, before: float) -> float:

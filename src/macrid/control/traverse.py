@@ -75,7 +75,7 @@ def traverse(
     steps: int = 8,
     *,
     history: Iterable[Id] | None = None,
-    concept: int | None = None,
+    concept: int | str | None = None,
     min_users: int = 0,
     gamma: float = GAMMA,
     width: int = WIDTH,
@@ -111,7 +111,7 @@ def traverse(
     else:
         if concept is None:
             raise RequestError(f"a history has a component in each concept; give one, from 0 to {space.concepts - 1}")
-        space.check(concept)
+        concept = space.numbered(concept)
         known, _ = model._known(history or [])
         vector = space.components(model._matrix([known]))[0, concept]
     direction = along(space, concept, dimension)

@@ -36,6 +36,7 @@ POPULARITY: Final = "popularity"
 TITLE = "title"
 FEWEST = 10  # items that have a value, and that have it not
 MOST_WORDS = 200  # the most frequent
+MOST_VALUES = 200  # of an attribute, likewise
 WORD = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -156,6 +157,7 @@ def _read(name: str, column: pa.ChunkedArray) -> list[Column]:
     has = (attribute.shares > 0).tocsc()
     counts = np.diff(has.indptr)
     frequent = np.flatnonzero((counts >= FEWEST) & (counts <= len(attribute.items) - FEWEST))
+    frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")[:MOST_VALUES]])
     columns = []
     for value in frequent:
         values = np.full(len(column), np.nan)

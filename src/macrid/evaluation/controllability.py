@@ -34,7 +34,7 @@ from macrid.evaluation.columns import Column, columns_of, scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.interpret.axes import SEEN, direction_of, weights_of
 from macrid.interpret.directions import Direction, along
-from macrid.interpret.space import Space, space_of
+from macrid.interpret.space import Space, digest, space_of
 from macrid.models.multvae import MultVAE
 from macrid.ops.topk import pairs, top
 
@@ -219,7 +219,8 @@ def named_knobs(model: Recommender) -> list[Knob]:
             if fit.concept == k:
                 chosen[k, fit.dimension] = fit.attribute, True
     for entry in () if model.names is None else model.names.dimensions:
-        if entry.attribute is not None and entry.strength is not None:
+        axis = digest(space.axes(entry.concept)[entry.dimension])
+        if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
             chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))
     single, several = [], dict[str, dict[int, Direction]]()
     for (k, dimension), (name, upwards) in sorted(chosen.items()):

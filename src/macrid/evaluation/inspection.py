@@ -175,14 +175,18 @@ def _dimensions(
     per_dimension: np.ndarray | None,
     notes: list[str],
 ) -> list[dict[str, Any]]:
-    """Spread over users, KL to the prior, and what each is most correlated with over the items of its concept."""
+    """Spread over users and what each is most correlated with over the items of its concept, along the axes in use.
+
+    KL to the prior is of the axes of the training: turned ones have no distribution of their own.
+    """
     if posterior is None:
         return [] if model.names is None else [
             {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
              "correlation": None, **_named(model, entry.concept, entry.dimension)}
             for entry in model.names.dimensions
         ]  # fmt: skip
-    spread = posterior.mean.std(axis=0)  # (concepts, dim)
+    axes = _axes_of(model, posterior.mean.shape[1])
+    spread = np.stack([(posterior.mean[:, k] @ own.T).std(axis=0) for k, own in enumerate(axes)])  # (concepts, dim)
     kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
     measured = {
         name: values if values.dtype.kind == "f" else np.array([np.nan if v is None else float(v) for v in values])
@@ -197,13 +201,23 @@ def _dimensions(
     vectors, found = _item_vectors(model), []
     for k, row in enumerate(spread):
         own = np.arange(len(vectors)) if concepts is None else np.flatnonzero(concepts == k)
-        best = _correlations(vectors[own], {name: values[own] for name, values in measured.items()}, tests)
+        best = _correlations(vectors[own] @ axes[k].T, {name: values[own] for name, values in measured.items()}, tests)
         for j, value in enumerate(row):
             name, correlation = best[j] if measured else (None, None)
             found.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
                           "kl": None if kl is None else float(kl[k, j]),
                           "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
     return found
+
+
+def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
+    """Those in use, for every concept (dim, dim)."""
+    if not model.axes_in_use:
+        dim = model._item_vectors().shape[1]
+        return [np.eye(dim)] * concepts
+    from macrid.interpret.space import space_of
+
+    return [space_of(model).axes(k).astype(np.float64) for k in range(concepts)]
 
 
 def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:

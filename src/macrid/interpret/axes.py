@@ -162,14 +162,16 @@ def of_concept(
     own, popularity = space.own(k) if items is None else items, space.model.popularity
     if len(own) > MOST_ITEMS:
         own = np.sort(random.choice(own, MOST_ITEMS, replace=False))
-    if by == "original" or len(own) < FEWEST_ITEMS:
+    labelled = list(tied(space.model))
+    if by == "original":
         return np.eye(space.dim), []
+    if len(own) < FEWEST_ITEMS:
+        return np.eye(space.dim)[[*labelled, *(j for j in range(space.dim) if j not in labelled)]], []
     vectors = space.items[own].astype(np.float64)
     weights = weights_of(popularity[own])
     if by != "attributes":
         columns = [column for column in columns if column.kind == POPULARITY]
-    labelled = np.eye(space.dim)[list(tied(space.model))]
-    first, fits = attribute_axes(vectors, weights, own, columns, random, k, labelled)
+    first, fits = attribute_axes(vectors, weights, own, columns, random, k, np.eye(space.dim)[labelled])
     centred = vectors - np.average(vectors, axis=0, weights=weights)
     left = (centred - centred @ first.T @ first) * np.sqrt(weights)[:, None]
     turned = np.linalg.eigh(left.T @ left)[1].T[::-1][: space.dim - len(first)]  # by variance, the largest first

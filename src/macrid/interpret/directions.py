@@ -9,7 +9,7 @@ import numpy as np
 from macrid.errors import RequestError
 from macrid.evaluation.columns import named_column
 from macrid.interpret.axes import MOST_ITEMS, SEEN, attribute_axes, seen, weights_of
-from macrid.interpret.space import Space
+from macrid.interpret.space import Space, digest
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,32 @@ class Direction:
         return f"concept {self.concept}, {'' if self.dimension is None else f'dimension {self.dimension}'}{name}"
 
 
-def along(space: Space, concept: int, dimension: int | str) -> Direction:
-    """A dimension by its number, or by its name in this concept."""
+def along(space: Space, concept: int, dimension: int | str, axis: str | None = None) -> Direction:
+    """A dimension by its number, or by its name in this concept.
+
+    axis: by which the axis that is meant is known again (`space.digest`), should others be in use by now.
+    """
     space.check(concept)
     number = numbered(space, concept, dimension) if isinstance(dimension, str) else dimension
     space.check(concept, number)
+    if axis is not None and axis != digest(space.axes(concept)[number]):
+        return _of_other_axes(space, concept, number, axis)
     seen = space.range_of(concept)
     low, high = (None, None) if seen is None else (float(seen[0][number]), float(seen[1][number]))
     return Direction(concept, int(number), space.axes(concept)[number], low, high, _name(space, concept, number))
+
+
+def _of_other_axes(space: Space, concept: int, dimension: int, axis: str) -> Direction:
+    """A dimension of axes that the model has, but does not use."""
+    for kind, axes in {"original": space.original, **space.model.axes}.items():
+        vector = axes.rotation[concept, dimension]
+        if digest(vector) == axis:
+            low, high = (None if end is None else float(end[concept, dimension]) for end in (axes.low, axes.high))
+            return Direction(concept, None, vector, low, high, f"dimension {dimension} by {kind}")
+    raise RequestError(
+        f"the move along dimension {dimension} of concept {concept} was made along axes that are no longer there; move"
+        " by the name of a dimension, or towards an attribute"
+    )
 
 
 def numbered(space: Space, concept: int, name: str) -> int:
@@ -59,7 +77,8 @@ def numbered(space: Space, concept: int, name: str) -> int:
         if name.casefold() in (text.casefold() for text in own):
             return number
     told = ", ".join(own[0] for own in known.values())
-    raise RequestError(f"no dimension '{name}' in concept {concept}; {f'it has {told}' if told else 'none has a name'}")
+    none = "none has a name; `macrid.understand(model)`, or `macrid axes RUN --by attributes`, finds names"
+    raise RequestError(f"no dimension '{name}' in concept {concept}; {f'it has {told}' if told else none}")
 
 
 def names_in(space: Space, concept: int) -> dict[int, list[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm
 
-from macrid.evaluation.columns import Column, columns_of
+from macrid.evaluation.columns import POPULARITY, Column
 from macrid.interpret import names
 from macrid.interpret.associations import correlations
 from macrid.interpret.axes import FEWEST_ITEMS, Axes, find, tied
@@ -26,9 +26,9 @@ class Choice:
     """How well each kind of axes tells the attributes of items, and which is in use."""
 
     evidence: dict[str, np.ndarray]
-    """Kind → (concepts,) the mean over attributes of the strongest rank correlation of a dimension with it, 0 where
-    chance gives as much to the best of so many; NaN where there is no attribute. Axes that were fitted to an attribute
-    count as they do on items they were not fitted to."""
+    """Kind → (concepts,) the mean over attributes of the strongest rank correlation of a dimension with it, less what
+    chance gives to the best of so many (in squares); NaN where there is no attribute. Axes that were fitted to an
+    attribute count as they do on items they were not fitted to."""
     in_use: tuple[str, ...]
     """(concepts,) the kinds."""
 
@@ -42,7 +42,7 @@ def understand(
     always: bool = False,
     seed: int = 0,
 ) -> Choice:
-    """Find axes, use them where they tell more than the others, and name what they tell.
+    """Find axes, use them where they tell more than all others found so far, and name what they tell.
 
     by: kinds of axes to find; by attributes and by independence unless given. "original" alone goes back to those of
     the training. attributes: only these. histories: of users, for the range of moves.
@@ -56,15 +56,19 @@ def understand(
         found = find(model, kind, attributes=chosen, histories=histories, seed=seed)
         model.axes[kind] = found if kind == "original" else oriented(space, found, seed)
     space.towards.clear()
-    told = {kind: evidence(space, model.axes[kind], seed) for kind in kinds}
+    found_so_far = (*kinds, *(kind for kind in model.axes if kind not in (*kinds, "original")))
+    told = {kind: evidence(space, model.axes[kind], seed) for kind in found_so_far if kind != "original"}
     told = {"original": evidence(space, None, seed), **told}
-    if always or kinds == ("original",):
-        in_use = (kinds[-1],) * space.concepts
-    else:
-        in_use = tuple(_best({kind: float(values[k]) for kind, values in told.items()}) for k in range(space.concepts))
-    model.axes_in_use = in_use
+    in_use = []
+    for k in range(space.concepts):
+        own = {kind: float(values[k]) for kind, values in told.items()}
+        if kinds == ("original",) or len(space.own(k)) < FEWEST_ITEMS:
+            in_use.append("original")
+        else:
+            in_use.append(kinds[-1] if always else _best(own, kinds[-1]))
+    model.axes_in_use = tuple(in_use)
     model.names = named_anew(model, seed)
-    return Choice(told, in_use)
+    return Choice(told, model.axes_in_use)
 
 
 def named_anew(model: MacridVAE, seed: int = 0, *, keep_edited: bool = True) -> names.Names:
@@ -91,7 +95,7 @@ def _with_labels(model: MacridVAE, found: names.Names) -> names.Names:
 
 def oriented(space: Space, axes: Axes, seed: int = 0) -> Axes:
     """The same axes, turned round where what they tell best falls instead of growing."""
-    columns = [column for column in columns_of(space.model) if column.is_usable()]
+    columns = space.columns
     rotation = axes.rotation.copy()
     low, high = (None if end is None else end.copy() for end in (axes.low, axes.high))
     for k in range(space.concepts):
@@ -108,8 +112,11 @@ def oriented(space: Space, axes: Axes, seed: int = 0) -> Axes:
 
 
 def evidence(space: Space, axes: Axes | None, seed: int = 0) -> np.ndarray:
-    """How well axes tell attributes, for every concept: (concepts,); None stands for the original axes."""
-    columns = [column for column in columns_of(space.model) if column.is_usable()]
+    """How well axes tell attributes, for every concept: (concepts,); None stands for the original axes.
+
+    Popularity does not count: all turned axes begin with it.
+    """
+    columns = [column for column in space.columns if column.kind != POPULARITY]
     return np.array([_of_concept(space, axes, k, columns, seed) for k in range(space.concepts)])
 
 
@@ -121,7 +128,7 @@ def _of_concept(space: Space, axes: Axes | None, k: int, columns: Sequence[Colum
     known = np.array([np.isfinite(column.values[space.own(k)]).sum() for column in usable]).clip(max=MOST_ITEMS)
     by_chance = norm.isf(0.025 / space.dim) / np.sqrt(np.maximum(known - 1, 1))  # the best of so many dimensions
     best = np.abs(rho).max(axis=1)
-    strongest = np.where(best > by_chance, best, 0).tolist()
+    strongest = np.sqrt(np.maximum(best**2 - by_chance**2, 0)).tolist()
     return float(np.mean([fits.get(column.name, value) for column, value in zip(usable, strongest, strict=True)]))
 
 
@@ -140,11 +147,14 @@ def _correlations(
     return usable, correlations(coordinates, known, random, shuffles=0).rho
 
 
-def _best(told: dict[str, float]) -> str:
-    """The original axes if none tells more, else the first of the others that are about as good as the best."""
+def _best(told: dict[str, float], without: str) -> str:
+    """The original axes if none tells more, else the first of the others that are about as good as the best.
+
+    without: what to take where there is no attribute to tell.
+    """
     known = {kind: value for kind, value in told.items() if not np.isnan(value)}
     if not known:
-        return next(reversed(told))  # without any attribute the axes that were asked for
+        return without
     most = max(known.values())
     good = [kind for kind, value in known.items() if value >= most - AS_GOOD]
     return "original" if known.get("original", -1.0) >= most else next(kind for kind in good if kind != "original")

@@ -95,6 +95,8 @@ class DimensionName(_Entry):
     dimension: int
     axes: str
     """The kind of axes it belongs to."""
+    axis: str = ""
+    """By which the axis itself is known again, see `space.digest`."""
     name: str | None
     low: str | None = None
     """What is found at the low end."""
@@ -200,7 +202,7 @@ def find(model: MacridVAE, *, seed: int = 0) -> Names:
 
 
 def renewed(old: Names, new: Names) -> Names:
-    """Names found anew, with what people have edited: concepts, and dimensions where the axes are of the same kind.
+    """Names found anew, with what people have edited: concepts, and dimensions whose axis is the same.
 
     Edited dimensions of other axes are kept aside until these are in use again.
     """
@@ -285,8 +287,9 @@ def said(example: Example) -> str:
     return clean(example.title or "") or clean(example.id)
 
 
-def _key(entry: DimensionName) -> tuple[str, int, int]:
-    return entry.axes, entry.concept, entry.dimension
+def _key(entry: DimensionName) -> tuple[int, str]:
+    """An axis of a concept, whatever its number."""
+    return entry.concept, entry.axis or f"{entry.axes} {entry.dimension}"
 
 
 def _with(entries: tuple[T, ...], place: int, new: T) -> tuple[T, ...]:

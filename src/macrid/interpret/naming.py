@@ -42,7 +42,7 @@ from macrid.interpret.names import (
     said,
     told_apart,
 )
-from macrid.interpret.space import Space, space_of
+from macrid.interpret.space import Space, digest, space_of
 from macrid.models.macridvae import MacridVAE
 
 LEAST_P = 0.01
@@ -161,7 +161,8 @@ def _dimensions(
     entries = []
     place: int | None
     for j in range(space.dim):
-        entry = DimensionName(concept=k, dimension=j, axes="original" if axes is None else axes.by, name=None)
+        kind, axis = "original" if axes is None else axes.by, digest(space.axes(k)[j])
+        entry = DimensionName(concept=k, dimension=j, axes=kind, axis=axis, name=None)
         if j in fitted:
             place = places[fitted[j].attribute]
             update = _of_fit(fitted[j], usable[place])

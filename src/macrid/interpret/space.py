@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from macrid.errors import MacridError, RequestError
+from macrid.evaluation.columns import Column, columns_of
 from macrid.models.devices import on_device
 from macrid.models.macridvae import MacridVAE
 
@@ -34,6 +36,8 @@ class Space:
     """(items, dim) on the model's device, of length 1 where only directions matter."""
     log_assignment: Tensor
     """(items, concepts) on the model's device."""
+    version: tuple[tuple[int, int], ...] = ()
+    """Of the weights and the items table that it was worked out from; if empty, it does not grow old."""
     towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
     """Directions of attributes that were asked for."""
     _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
@@ -65,6 +69,11 @@ class Space:
     @property
     def is_cosine(self) -> bool:
         return self.model.settings.similarity == "cosine"
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """What is known about the items and tells some from others, words of titles aside."""
+        return [column for column in columns_of(self.model) if column.is_usable()]
 
     def own(self, concept: int) -> np.ndarray:
         """Positions of a concept's items."""
@@ -108,11 +117,12 @@ class Space:
 
     def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Between which coordinates real users are, along the axes in use: (dim,) each; None if that is not known."""
-        axes = self.axes_in_use(concept) or self._original
+        axes = self.axes_in_use(concept) or self.original
         return None if axes.low is None or axes.high is None else (axes.low[concept], axes.high[concept])
 
     @cached_property
-    def _original(self) -> Axes:
+    def original(self) -> Axes:
+        """Those of the training."""
         from macrid.interpret.axes import Axes, unturned, with_range
 
         same = Axes("original", unturned(self.concepts, self.dim))
@@ -123,6 +133,21 @@ class Space:
         """log c_ik as (concepts, items), on the model's device."""
         return self.log_assignment.t().contiguous()
 
+    def numbered(self, concept: int | str) -> int:
+        """The number of a concept, given as such or by its name."""
+        if isinstance(concept, str):
+            known = [] if self.model.names is None else [entry.name for entry in self.model.names.concepts]
+            found = [k for k, name in enumerate(known) if name is not None and name.casefold() == concept.casefold()]
+            if len(found) != 1:
+                told = ", ".join(f"{k} {name}" for k, name in enumerate(known) if name is not None)
+                wrong = f"several concepts are called '{concept}'" if found else f"no concept '{concept}'"
+                raise RequestError(
+                    f"{wrong}; {f'there are {told}' if told else f'give a number up to {self.concepts - 1}'}"
+                )
+            return found[0]
+        self.check(concept)
+        return int(concept)
+
     def check(self, concept: int, dimension: int | None = None) -> None:
         """A `RequestError` for numbers that do not exist."""
         for what, number, count in (("concept", concept, self.concepts), ("dimension", dimension, self.dim)):
@@ -132,15 +157,24 @@ class Space:
                 raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
 
 
+def digest(axis: np.ndarray) -> str:
+    """A few letters by which an axis is known again: the same for the same axis, whatever its number."""
+    return sha256(np.round(1000 * axis).astype(np.int16).tobytes()).hexdigest()[:12]
+
+
 def space_of(model: Recommender) -> Space:
     """Of a trained model; worked out again only when the model has changed."""
     model._check_fitted()
     if not isinstance(model, MacridVAE):
         raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
-    if model.cached is None or model.cached.model is not model:  # a copy of a model has another's
+    network = model.network
+    tables = network.item_vectors, network.prototypes, network.context_vectors
+    version = *((table.data_ptr(), table._version) for table in tables), (id(model.table), id(model.popularity))
+    known = model.cached
+    if known is None or known.model is not model or (known.version and known.version != version):
         with torch.no_grad():
-            network = model.network
-            space = Space(model, network._direction(network.item_vectors.detach()), network.mode_assignment())
+            vectors = network._direction(network.item_vectors.detach())
+            space = Space(model, vectors, network.mode_assignment(), version)
         if model.is_training:
             return space
         model.cached = space

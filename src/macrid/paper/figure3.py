@@ -1,8 +1,8 @@
 """Figure 3: traversals. Strips of items along named dimensions, and numbers that a few strips do not give.
 
 Which strips are shown is a rule, not a choice: the strongest named dimension of each concept, popularity aside, each
-attribute once, from the most popular item of the concept that lies in the middle third of the dimension, over items
-that 20 users had. The numbers are of every named dimension, from items drawn at random.
+attribute once, from the most popular item in the middle third of the dimension, of the half of the concept that is
+surest to be in it, over items that 20 users had. The numbers are of every named dimension, from items drawn at random.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def strip_title(strip: dict[str, Any]) -> str:
 def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]:
     found = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
     low, high = ends(entry)
+    columns = {column.name: column for column in columns_of(model, words=True)}
     assert model.names is not None
     return {
         "concept_name": label(model.names.concept(entry.concept)),
@@ -93,6 +94,7 @@ def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]
         "low": low,
         "high": high,
         "strength": entry.strength,
+        "follows": _follows(model, found, columns[str(entry.attribute)], entry.direction or 1),
         **found.as_json(),
     }
 
@@ -104,12 +106,14 @@ def _named(model: MacridVAE) -> list[DimensionName]:
 
 
 def _middle(model: MacridVAE, entry: DimensionName) -> Any:
-    """The most popular item of a concept in the middle third of a dimension."""
+    """The most popular item in the middle third of a dimension, of the half of a concept surest to be in it."""
     space = space_of(model)
     own = space.own(entry.concept)
     values = space.turned(entry.concept)[:, entry.dimension]
+    sure = space.log_assignment[:, entry.concept].cpu().numpy()[own]
     low, high = np.quantile(values, [1 / 3, 2 / 3])
-    inside = own[(values >= low) & (values <= high)]
+    inside = own[(values >= low) & (values <= high) & (sure >= np.median(sure))]
+    inside = inside if len(inside) else own
     return model.items[int(inside[np.argmax(model.popularity[inside])])]
 
 

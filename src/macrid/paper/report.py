@@ -273,16 +273,21 @@ def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
         "Walks as in section 2.4 of the paper, along axes that were turned after training (`docs/control.md`), which"
         " changes no recommendation. Shown is the strongest named dimension of each of"
         f" {_number(max((len(own['strips']) for own in block['data'].values()), default=0))} concepts, popularity"
-        " aside, each attribute once, from the most popular item in the middle of the dimension: a rule, not a choice"
-        f" of good examples. Items that fewer than {figure3.MIN_USERS} users had are left out: little is known of them."
+        " aside, each attribute once, from the most popular item in the middle of the dimension that clearly belongs"
+        " to the concept: a rule, not a choice of good examples. Items that fewer than"
+        f" {figure3.MIN_USERS} users had are left out: little is known of them."
         " Attributes of items are used for turning and naming, never in training.",
     ]
     for data, own in block["data"].items():
         if own["strips"]:
-            named = ", ".join(f"{s['concept_name']} by {s['name']} ({_dot(s['strength'], 2)})" for s in own["strips"])
+            named = ", ".join(
+                f"{s['concept_name']} by {s['name']} ({_dot(s['strength'], 2)}; this walk {_dot(s['follows'], 2)})"
+                for s in own["strips"]
+            )
             parts.append(f"![walks on {data}]({pictures}/figure3-{data}.png)")
-            parts.append(f"*{data}, seed {own['seed']}: {named}. In brackets the rank correlation of the dimension with"
-                         " the attribute.*")  # fmt: skip
+            parts.append(f"*{data}, seed {own['seed']}: {named}. In brackets the rank correlation of the attribute with"
+                         " the dimension over the concept, and with the place in this walk. The ends are those of the"
+                         " concept; a walk goes as far as its prototype stays the closest.*")  # fmt: skip
     if block["data"]:
         lines = [
             "| data | named dimensions | walks | attribute follows | cosine to the start | of two items of a concept |",
