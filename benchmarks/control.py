@@ -204,7 +204,7 @@ def movies(seed: int = 0, **training: Any) -> dict[str, Any]:
     known = {"validation": split.validation, "seed": seed, "device": "cpu", **training}
     model = macrid.MacridVAE().fit(split.train, **known)
     before = macrid.evaluate(model, split.test)["ndcg@100"].mean
-    best_before = _told_best(space_of(model), None)
+    best_before = _told_best(space_of(model))
     use(model, find(model, "attributes", histories=split.validation.history))
     fits = model.axes["attributes"].fits
     beside = macrid.MultVAE().fit(split.train, **known)
@@ -221,15 +221,15 @@ def movies(seed: int = 0, **training: Any) -> dict[str, Any]:
     }
 
 
-def _told_best(space: Space, axes: Axes | None) -> dict[str, float]:
+def _told_best(space: Space) -> dict[str, float]:
     """The strongest rank correlation of a dimension of any concept with each attribute."""
     found: dict[str, float] = {}
     for k in range(space.concepts):
         own = space.own(k)
-        vectors = space.items[own] if axes is None else space.items[own] @ axes.rotation[k].T
         for column in columns_of(space.model):
             if column.is_usable(own):
-                found[column.name] = max(found.get(column.name, 0.0), abs(_strongest(vectors, column.values[own])[1]))
+                best = abs(_strongest(space.items[own], column.values[own])[1])
+                found[column.name] = max(found.get(column.name, 0.0), best)
     return found
 
 

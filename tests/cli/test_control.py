@@ -338,7 +338,7 @@ def test_people_read_axes_within_80_columns(invoke, world):
     assert code == 0
     table = out.splitlines()[:3]
     assert max(map(len, table)) <= 80
-    assert table[0].split() == ["concept", "name", "original", "attributes", "in", "use", "named", "dimensions"]
+    assert table[0].split() == ["concept", "original", "attributes", "in", "use", "named"]
     assert f"next: macrid inspect {world}" in out
 
 

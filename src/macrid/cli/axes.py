@@ -56,16 +56,15 @@ def axes(
     from macrid.interpret.names import label
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("concept", justify="right")
-    table.add_column("name")
+    table.add_column("concept")
     for kind in told:
-        table.add_column(kind, justify="right")
-    table.add_column("in use")
-    table.add_column("named dimensions", justify="right")
+        table.add_column(kind, justify="right", no_wrap=True, min_width=len(kind))
+    table.add_column("in use", no_wrap=True, min_width=max(map(len, choice.in_use)))
+    table.add_column("named", justify="right")
     for k, used in enumerate(choice.in_use):
         cells = ["–" if told[kind][k] is None else f"{told[kind][k]:.2f}" for kind in told]
         named = sum(entry.name is not None for entry in model.names.dimensions if entry.concept == k)
-        table.add_row(str(k), shortened(label(model.names.concept(k)), 24), *cells, used, str(named))
+        table.add_row(f"{k} {shortened(label(model.names.concept(k)), 24)}", *cells, used, str(named))
     console.print(table)
     console.print("numbers: the best rank correlation of a dimension with each attribute, averaged", style="dim")
     console.print(f"{run}: axes and names written; next: macrid inspect {run}", soft_wrap=True)

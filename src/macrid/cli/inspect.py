@@ -90,7 +90,7 @@ def show(report: dict[str, Any]) -> None:
         ("concepts", report["concepts"], _concepts),
         ("concepts against attributes of the items", report["attributes"], _attributes),
         ("how far the dimensions come apart", _numbers(report), _values),
-        ("dimensions", [entry for entry in report["dimensions"] if entry["name"] or entry["edited"]], _dimensions),
+        ("dimensions", _shown(report["dimensions"]), _dimensions),
         ("dimensions that go with an attribute", _strongest(report), _correlated),
         ("axes: how well dimensions tell attributes", report["axes"], _axes),
         ("what the knobs do", report.get("control"), lambda control: _control(control, report["concepts"])),
@@ -180,6 +180,29 @@ def _values(numbers: list[tuple[str, str, str]]) -> Table:
     return table
 
 
+def _shown(dimensions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with a name; and of a concept in which nothing but popularity has one, the first few without."""
+    named = [entry for entry in dimensions if entry["name"] or entry["edited"]]
+    told = {entry["concept"] for entry in named if entry["edited"] or entry["named_by"] not in (None, "popularity")}
+    shown: Counter[int] = Counter()
+    for entry in dimensions:
+        if (
+            entry["examples"]
+            and entry not in named
+            and entry["concept"] not in told
+            and shown[entry["concept"]] < UNNAMED
+        ):
+            shown[entry["concept"]] += 1
+            named.append(entry)
+    return named
+
+
+def _end(entry: dict[str, Any], end: str) -> str:
+    """What an end is called, else its most typical item."""
+    typical = entry["examples"][end][0] if entry["examples"] and entry["examples"][end] else {}
+    return entry[end] or typical.get("title") or typical.get("id") or ""
+
+
 def _dimensions(named: list[dict[str, Any]]) -> Table:
     """The strongest of each concept first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -193,13 +216,13 @@ def _dimensions(named: list[dict[str, Any]]) -> Table:
     shown = sorted(named, key=lambda entry: (not entry["edited"], -abs(entry["strength"] or 0)))[:STRONGEST]
     for entry in sorted(shown, key=lambda entry: (entry["concept"] or 0, entry["dimension"])):
         own = [str(entry["concept"])] if has_concepts else []
-        ends = [shortened(entry[end] or "", 22) for end in ("low", "high")]
+        ends = [shortened(_end(entry, end), 22) for end in ("low", "high")]
         strength, p = (
             "" if entry[x] is None else f"{entry[x]:{form}}" for x, form in (("strength", ".2f"), ("p", ".3f"))
         )
         table.add_row(*own, str(entry["dimension"]), shortened(entry["name"] or "–", 22), *ends, strength, p)
     if len(named) > len(shown):
-        table.caption = f"the {len(shown)} strongest of {len(named)} with a name; all with --json"
+        table.caption = f"the {len(shown)} strongest of {len(named)}; all with --json"
         table.caption_justify, table.caption_style = "left", "dim"
     return table
 
