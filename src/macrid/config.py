@@ -136,6 +136,52 @@ class TrainingSettings(Settings):
         return self.batch_size or min(500, max(1, -(-users // 5)))
 
 
+class ServingSettings(Settings):
+    """How a run is served over HTTP."""
+
+    host: str = Field("127.0.0.1", min_length=1)
+    """Address to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port to listen on; 0 takes one that is free."""
+    token: str | None = Field(None, min_length=8, repr=False)
+    """A secret, of eight letters or more, that every request to the API must bring as `Authorization: Bearer …`."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that answer; they share the weights."""
+    threads: int | None = Field(None, ge=1)
+    """Threads of the model in each process; by the cores if not given."""
+    device: str = "cpu"
+    """Where the model lives: cpu, cuda, cuda:1, or auto for a GPU if there is one."""
+    edits: Literal["auto", "yes", "no"] = "auto"
+    """Whether people may rename and reload; auto: if only this machine can reach it, or a token is asked for."""
+    hosts: tuple[str, ...] = ()
+    """Names by which the service may be called (the Host header); if none is given, those of this machine where it
+    listens on a local address, and any where it does not."""
+    origins: tuple[str, ...] = ()
+    """Web sites whose pages may call the API (CORS), such as https://shop.example."""
+    pictures: str | None = None
+    """A folder of pictures, named by item id: bag-17.jpg."""
+    users: str | None = None
+    """A file of events whose users can be asked for by their ids; the held-out users of the run if not given."""
+    max_items: int = Field(1_000, ge=1)
+    """Items that one request may ask for."""
+    max_history: int = Field(5_000, ge=1)
+    """Items of one history, and of `include` and `exclude`."""
+    max_batch: int = Field(1_000, ge=1)
+    """Histories of one batch request."""
+    max_moves: int = Field(50, ge=0)
+    """Moves of one request."""
+    max_body: int = Field(4 * 2**20, ge=1_024)
+    """Bytes of one request."""
+    max_waiting: int = Field(1_000, ge=1)
+    """Requests that may wait for the model; more are told to come again."""
+    together: int = Field(64, ge=1, le=4_096)
+    """Requests that the model answers in one batch."""
+    timeout: float = Field(30.0, gt=0)
+    """Seconds after which a request is given up."""
+    drain: float = Field(1.0, ge=0)
+    """Seconds in which a server that is to end still takes new requests, closing connections one by one."""
+
+
 def _say_all(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]:
     """One message for each; a value that is neither a number nor the word it may be instead gets one, too."""
     words = {d["loc"][0]: d["ctx"]["expected"] for d in details if d["type"] == "literal_error" and len(d["loc"]) > 1}
@@ -158,4 +204,6 @@ def _say(settings: type[Settings], detail: Any) -> str:
     if detail["type"] in limits:
         key, words = limits[detail["type"]]
         return f"{name} is {detail['input']!r}; it must be {words} {detail['ctx'][key]:g}"
+    if name == "token":
+        return f"the token is no good: {detail['msg'].lower()}"  # a secret is not repeated
     return f"{name} is {detail['input']!r}; {detail['msg'].lower()}"

@@ -8,6 +8,8 @@ metrics.json         scores on the held-out users
 axes.safetensors     axes of each concept: every kind that was found, which are in use, and the range of users
 names.json           of concepts and dimensions, with evidence; people may edit it
 heldout.safetensors  the held-out users themselves, so that `evaluate` needs nothing but the run
+map.safetensors      positions of items on the studio's map, once it was asked for
+inspection.json      what `inspect` finds, once the studio asked for it
 training/            the checkpoint of a training that has not ended
 """
 
@@ -55,6 +57,8 @@ FILES = (
     "axes.safetensors",
     "names.json",
     "heldout.safetensors",
+    "map.safetensors",
+    "inspection.json",
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -504,6 +505,7 @@ def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_pat
     assert f"{out}: ready; next: macrid recommend" in told
     report = json.loads((out / "metrics.json").read_text())
     assert set(report["training"]) == {"seconds", "peak_memory_mb", "device"}
+    assert set(report["baselines"]) == {"EASE", "Popularity"} - {{"ease": "EASE"}.get(name, "Popularity")}
     model = macrid.load(out)
     assert model.training.device == "cpu"
     answer = json.loads(invoke("evaluate", out, "--json")[1])
@@ -523,6 +525,23 @@ def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_pat
     assert invoke("recommend", out, "--input", tmp_path / "in.csv", "--output", output, "-n", 3)[0] == 0
     assert pq.read_table(output).num_rows == 3
     assert "concept" not in pq.read_table(output).column_names
+
+
+def test_baselines_are_scored_on_the_same_users_and_kept(invoke, prepared, shop_split, tmp_path, monkeypatch):
+    quick = ("--epochs", 1, "--dim", 4, "--device", "cpu")
+    code, told, err = invoke("train", prepared, "--out", tmp_path / "run", *quick)
+    assert code == 0, err
+    expected = macrid.evaluate(macrid.EASE().fit(shop_split.train, device="cpu"), shop_split.test)
+    kept = json.loads((tmp_path / "run" / "metrics.json").read_text())["baselines"]
+    assert set(kept) == {"EASE", "Popularity"}
+    assert kept["EASE"]["test"]["metrics"]["ndcg@100"]["mean"] == pytest.approx(expected["ndcg@100"].mean, abs=1e-6)
+    assert set(kept["Popularity"]) == {"validation", "test"}
+    assert re.search(rf"^test, EASE +{expected['ndcg@100']} ", told, re.MULTILINE)
+    monkeypatch.setattr("macrid.cli.train.MOST_ITEMS", 10)
+    report = json.loads(invoke("train", prepared, "--out", tmp_path / "many", *quick, "--json")[1])
+    assert set(report["baselines"]) == {"Popularity"}
+    report = json.loads(invoke("train", prepared, "--out", tmp_path / "none", *quick, "--no-baselines", "--json")[1])
+    assert "baselines" not in report
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ def test_the_demo_can_be_run_again_over_itself_but_not_over_something_else(demo,
     report = json.loads(out)
     assert 0 < report["test"]["metrics"]["ndcg@100"]["mean"] <= report["oracle"]["ndcg@100"]
     assert 0 <= report["nmi"] <= 1
+    kept = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert kept["oracle"] == report["oracle"]
+    assert 0 < kept["baselines"]["EASE"]["test"]["metrics"]["ndcg@100"]["mean"] <= kept["oracle"]["ndcg@100"]
     assert demo("--json")[0] == 0
     (tmp_path / "run" / "config.json").unlink()
     code, _, err = demo()

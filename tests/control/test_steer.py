@@ -92,9 +92,8 @@ def moved_state(found):
     model = found.asked["model"]
     space = space_of(model)
     state = State.of(space, torch.from_numpy(space.components(model.histories([found.asked["history"]]))[0]))
-    with warnings.catch_warnings(action="ignore"):
-        for move in found.moves:
-            state, _ = state.after(move, found.asked["bounded"])
+    for move in found.moves:
+        state, _, _ = state.after(move, found.asked["bounded"])
     return state
 
 

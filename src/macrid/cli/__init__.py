@@ -24,6 +24,7 @@ from macrid.cli import (
     names,
     recommend,
     reproduce,
+    serve,
     similar,
     steer,
     train,
@@ -55,6 +56,7 @@ app.command()(inspect.inspect)
 app.command()(axes.axes)
 app.command()(names.names)
 app.command("map")(map.draw_map)
+app.command()(serve.serve)
 app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 

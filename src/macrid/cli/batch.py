@@ -63,18 +63,19 @@ def recommend_for_all(
 def _read(model: Recommender, source: Path, columns: dict[str, Any], min_rating: float | None) -> Users:
     import numpy as np
 
+    from macrid.data.ids import places_in
     from macrid.data.interactions import Interactions
 
     with working(f"reading {source}"):
         events = Interactions.read(source, **columns, min_items=1)
         liked = _liked(source, columns, min_rating)
     error_console.print(str((liked or events).report))
-    positions = _positions(events.items, model.items)
+    positions = places_in(model.items, events.items)
     seen = _over_items(events, np.arange(len(events.users)), positions, (len(events.users), len(model.items)))
     history = seen
     if liked is not None:
-        own = _positions(liked.items, model.items)
-        history = _over_items(liked, _positions(liked.users, events.users), own, seen.shape)
+        own = places_in(model.items, liked.items)
+        history = _over_items(liked, places_in(events.users, liked.users), own, seen.shape)
     unknown = [events.items[place] for place in np.flatnonzero(positions < 0)]
     return Users(events.users, seen, history, unknown)
 
@@ -90,13 +91,6 @@ def _liked(source: Path, columns: dict[str, Any], min_rating: float | None) -> I
     if table.find(columns["rating"], RATING_NAMES, "rating", required=False) is None:
         return None
     return Interactions.read(source, **columns, min_rating=min_rating, min_items=1)
-
-
-def _positions(part: Ids, whole: Ids) -> np.ndarray:
-    """Where ids of one table are in another; a text file does not say whether it means strings or integers."""
-    if part.are_integers == whole.are_integers:
-        return whole.positions(part)
-    return whole.positions(whole.parse(str(value)) for value in part)
 
 
 def _over_items(events: Interactions, users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:

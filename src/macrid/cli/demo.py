@@ -29,11 +29,18 @@ def demo(
         Path("demo-run"), "--out", "-o", help="The run to write; an earlier demo there is replaced."
     ),
     no_serve: bool = typer.Option(False, "--no-serve", help="Stop after training and scoring."),
+    port: int | None = typer.Option(
+        None,
+        "--port",
+        "-p",
+        help="Port of the studio. Default: 8000, or the next one that is free.",
+        show_default=False,
+    ),
     seed: int = typer.Option(0, help="Seed of the shop and of the training."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Train on the built-in shop, score it against the best possible, and show what it learned.
+    """Train on the built-in shop, score it against the best possible, show what it learned, and open the studio.
 
     Example: macrid demo --out demo-run
     """
@@ -51,16 +58,15 @@ def demo(
         f" {len(shop.category_names)} categories, {len(shop.interactions):,} interactions"
     )
     model = MacridVAE(concepts=len(shop.category_names))
-    report = train_run(model, split, out, ORIGIN, {"seed": seed})
+    oracle = shop.oracle(split.test, split.items, 100)
+    report = train_run(model, split, out, ORIGIN, {"seed": seed}, also={"oracle": {"ndcg@100": oracle}})
     categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
-    report["oracle"] = {"ndcg@100": shop.oracle(split.test, split.items, 100)}
     report["nmi"] = nmi(model.concepts_of_items(), categories)
     if json:
         print_json({"run": str(out), **report})
         return
     print_report(report)
-    reached = report["test"]["metrics"]["ndcg@100"]["mean"] / report["oracle"]["ndcg@100"]
-    oracle = report["oracle"]["ndcg@100"]
+    reached = report["test"]["metrics"]["ndcg@100"]["mean"] / oracle
     console.print(f"the best any model could reach here is NDCG@100 {oracle:.4f}; this one reaches {reached:.0%} of it")
     console.print("\nconcepts against the shop's categories", style="bold", end="")
     console.print(f", never shown in training (NMI {report['nmi']:.2f})")
@@ -68,6 +74,17 @@ def demo(
     _show_a_user(model, split, shop)
     _show_a_knob(model, split)
     console.print(f"\n{out}: ready; next: {example_command(model, out)}", soft_wrap=True)
+    if not no_serve:
+        _open_studio(out, port)
+
+
+def _open_studio(out: Path, port: int | None) -> None:
+    """Serve the run; where nothing to serve with is installed, say what to do."""
+    from macrid.cli.serve import start
+    from macrid.config import ServingSettings
+
+    console.print()
+    start(out, ServingSettings.make({} if port is None else {"port": port}), or_next_port=port is None)
 
 
 def _is_demo(out: Path) -> bool:

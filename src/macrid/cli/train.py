@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from macrid.data.split import Split
     from macrid.models.base import Recommender
 
+MOST_ITEMS = 8_000  # of EASE as a baseline: some ten seconds, and 1 GB
+
 
 def train(
     data: str = typer.Argument(help="A prepared folder, or a name of the catalogue (macrid data list)."),
@@ -77,6 +79,10 @@ def train(
     scratch_mib: int | None = setting(TrainingSettings, "scratch_mib"),
     seed: int | None = setting(TrainingSettings, "seed"),
     device: str | None = setting(TrainingSettings, "device"),
+    baselines: bool = typer.Option(
+        True,
+        help=f"Score popularity, and EASE up to {MOST_ITEMS:,} items, on the same users; --no-baselines is faster.",
+    ),
     resume: bool = typer.Option(False, "--resume", help="Go on where an interrupted training was."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a run that is there."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -97,7 +103,7 @@ def train(
     recommender, training = _chosen(options)
     choose_device(training.get("device", "auto"))
     split, origin = _prepare(data, out, resume, overwrite)
-    report = train_run(recommender, split, out, origin, training, resume, labels)
+    report = train_run(recommender, split, out, origin, training, resume, labels, baselines)
     if json:
         print_json({"run": str(out), **report})
         return
@@ -113,8 +119,13 @@ def train_run(
     training: dict[str, Any],
     resume: bool = False,
     labels: Path | None = None,
+    baselines: bool = True,
+    also: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Train with a progress display, score and save; then turn the axes of concepts and name them."""
+    """Train with a progress display, score and save; then turn the axes of concepts, name them, and score baselines.
+
+    also: more for metrics.json.
+    """
     from macrid.interpret.meaning import understand
     from macrid.runs import keep, read_histories, save
 
@@ -127,14 +138,47 @@ def train_run(
     seconds = time.perf_counter() - begin
     heldout = {"validation": split.validation, "test": split.test}
     with working("scoring"):
-        report = _report(model, heldout, seconds)
+        report = {**_report(model, heldout, seconds), **(also or {})}
     save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
     if hasattr(model, "confidence"):
         with working("turning axes and naming"):
             model.sample = read_histories(out)  # the users that a loaded run has, too
             understand(model)
             keep(model, out)
+    if baselines:
+        report["baselines"] = _baselines(model, split, heldout)
+        _keep_metrics(out, report)
     return report
+
+
+def _baselines(model: Recommender, split: Split, heldout: dict[str, Any]) -> dict[str, Any]:
+    """Scores of simple models on the same users; those that take too long or too much memory are left out."""
+    from macrid.evaluation.ranking import evaluate
+    from macrid.models.reference import EASE, Popularity
+
+    kinds = [EASE, Popularity] if len(split.items) <= MOST_ITEMS else [Popularity]
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        if type(model) is kind:
+            continue
+        try:
+            with working(f"scoring {kind.__name__} on the same users"):
+                baseline = kind().fit(split.train, device=str(model.device))
+                found[kind.__name__] = {name: evaluate(baseline, group).as_json() for name, group in heldout.items()}
+        except MacridError as error:
+            error_console.print(f"{kind.__name__} as a baseline is left out: {error}", soft_wrap=True)
+    return found
+
+
+def _keep_metrics(out: Path, report: dict[str, Any]) -> None:
+    import json
+
+    from macrid.files import write_atomically
+
+    try:
+        write_atomically(out / "metrics.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise RunError(f"{out}: baselines cannot be written ({error.strerror or error}); make room") from error
 
 
 def _train_in_epochs(
@@ -196,10 +240,12 @@ def print_report(report: dict[str, Any]) -> None:
     table.add_column("")
     for name in ("NDCG@100", "Recall@20", "Recall@50", "users"):
         table.add_column(name, justify="right")
-    for split in ("validation", "test"):
-        metrics = report[split]["metrics"]
-        cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics.values()]
-        table.add_row(split, *cells, f"{report[split]['users']:,}")
+    rows = {split: report[split] for split in ("validation", "test")}
+    rows |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
+    for name, scores in rows.items():
+        metrics = scores["metrics"].values()
+        cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics]
+        table.add_row(name, *cells, f"{scores['users']:,}")
     console.print(table)
     training = report["training"]
     told = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]

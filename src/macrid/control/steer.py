@@ -150,10 +150,12 @@ def steer(
     with torch.no_grad():
         state = State.of(space, torch.from_numpy(space.components(histories)[0]))
         moved, effects = state, []
-        given = tuple(_with_axis(space, own) for own in given)
+        given = tuple(with_axis(space, own) for own in given)
         for own in given:
-            moved, told = moved.after(own, bounded)
-            effects += told
+            moved, own_effects, beyond = moved.after(own, bounded)
+            effects += own_effects
+            if beyond is not None:
+                warnings.warn(beyond, RangeWarning, stacklevel=2)
         allowed = model._candidates(include, exclude)
         model._check_enough(histories, n, histories if exclude_seen else None, allowed)
         hidden = known if exclude_seen else known[:0]
@@ -179,12 +181,12 @@ class State:
     def of(cls, space: Space, components: Tensor) -> State:
         return cls(space, components, torch.zeros(len(components)))
 
-    def after(self, move: Move, bounded: bool) -> tuple[State, list[Effect]]:
-        """After one move."""
+    def after(self, move: Move, bounded: bool) -> tuple[State, list[Effect], str | None]:
+        """After one move, what it did, and what is to be said if it asks for more than real users have."""
         concept = None if move.concept is None else self.space.numbered(move.concept)
         if move.share is not None:
             assert concept is not None
-            return self._with_share(concept, move.share)
+            return *self._with_share(concept, move.share), None
         if move.towards is not None:
             directions = directions_towards(self.space, move.towards, concept)
         else:
@@ -202,9 +204,8 @@ class State:
             components[direction.concept] = torch.from_numpy(placed(z, direction.vector, value, self.space.is_cosine))
             seen = direction.low, direction.high, direction.name
             effects.append(Effect(direction.concept, direction.dimension, before, value, *seen))
-        if beyond:
-            _warn(beyond, bounded)
-        return replace(self, components=components), effects
+        told = _beyond(beyond, bounded) if beyond else None
+        return replace(self, components=components), effects, told
 
     def _with_share(self, concept: int, share: float) -> tuple[State, list[Effect]]:
         """Factors such that the concept has this share of the probability, the others keeping their proportions."""
@@ -230,10 +231,14 @@ class State:
         """Z_k / Z: (concepts,)."""
         return torch.softmax(self.terms.logsumexp(dim=1), dim=0).cpu()
 
+    @cached_property
+    def log_probabilities(self) -> Tensor:
+        """(items,)"""
+        return torch.logsumexp(self.terms, dim=0).log_softmax(dim=0)
+
     def best(self, n: int, hidden: np.ndarray, allowed: np.ndarray | None) -> tuple[ScoredItem, ...]:
         """The n best items with their log-probabilities."""
-        scores = torch.logsumexp(self.terms, dim=0)
-        log_p = (scores - scores.logsumexp(dim=0))[None]
+        log_p = self.log_probabilities[None].clone()
         places = torch.from_numpy(hidden).to(log_p.device)
         values, positions = best_of(
             log_p, n, hidden=(torch.zeros_like(places), places),
@@ -251,7 +256,7 @@ def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = 
     return (rest + value * axis).astype(component.dtype)
 
 
-def _with_axis(space: Space, move: Move) -> Move:
+def with_axis(space: Space, move: Move) -> Move:
     """A move along a numbered dimension remembers which axis that was."""
     if move.axis is not None or move.concept is None or not isinstance(move.dimension, int | np.integer):
         return move
@@ -283,15 +288,13 @@ def _bounded(asked: float, before: float, direction: Direction, move: Move, boun
     return float(np.clip(asked, -FURTHEST, FURTHEST)) if is_unit else asked
 
 
-def _warn(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> None:
+def _beyond(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> str:
     direction, asked, value = beyond[0]
     others = f", and so for {len(beyond) - 1} more" if len(beyond) > 1 else ""
     done = f"moved to {value:.2f}, as far as they go" if bounded else "moved there all the same"
-    warnings.warn(
+    return (
         f"{asked:.2f} is beyond what real users have in {direction} ({direction.low:.2f} to {direction.high:.2f});"
-        f" {done}{others}",
-        RangeWarning,
-        stacklevel=4,
+        f" {done}{others}"
     )
 
 

@@ -88,6 +88,13 @@ class Ids(Sequence[Id]):
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
 
 
+def places_in(whole: Ids, part: Ids) -> np.ndarray:
+    """Where ids of another table are; a text file does not say whether it means strings or integers."""
+    if part.are_integers == whole.are_integers:
+        return whole.positions(part)
+    return whole.positions(whole.parse(str(value)) for value in part)
+
+
 def first_few(ids: Sequence[Id], most: int = 5) -> str:
     """Some ids for a message: 'a', 'b', 'c' and 17 more."""
     return ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")

@@ -1,0 +1,1 @@
+"""Recommendations over HTTP, and the studio: `create_app(run, settings)`."""

@@ -1,0 +1,107 @@
+"""The app: a run behind HTTP, and the studio in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.middleware.gzip import GZipMiddleware
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+
+from macrid.config import ServingSettings
+from macrid.serving import problems
+from macrid.serving.endpoints import health, router
+from macrid.serving.guard import Guard
+from macrid.serving.schemas_about import Problem
+from macrid.serving.service import Service
+from macrid.version import __version__
+
+STATIC = Path(__file__).parent / "static"
+ABOUT = """Recommendations that come apart into concepts and dimensions a person can name and move.
+
+Ids are your own; answers have them as strings. Errors are problems (RFC 9457), whose `detail` says what to do.
+"""
+
+
+def create_app(
+    run: str | Path,
+    settings: ServingSettings | None = None,
+    *,
+    shared: Path | None = None,
+    on_start: Callable[[Service], None] | None = None,
+    on_reload: Callable[[], None] | None = None,
+) -> FastAPI:
+    """A run as an ASGI app, studio included.
+
+    shared, on_start, on_reload: for servers of several processes, see `macrid.serving.server`.
+    """
+    settings = settings or ServingSettings.make()
+    service = Service(run, settings, shared)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if on_start is not None:
+            on_start(service)
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="macrid",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # it would load scripts from elsewhere
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.service = service
+    problems.install(app)
+    app.include_router(router(service, on_reload))
+    app.include_router(health(service))
+    app.include_router(health(service), prefix="/v1", include_in_schema=False)
+    _serve_studio(app)
+    _describe(app, settings)
+    app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST", "PATCH"],
+            allow_headers=["authorization", "content-type"],
+        )
+    app.add_middleware(Guard, service=service)
+    return app
+
+
+def _serve_studio(app: FastAPI) -> None:
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def studio() -> FileResponse:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+
+def _describe(app: FastAPI, settings: ServingSettings) -> None:
+    """Add to the description what FastAPI does not know: the shape of problems, and the token."""
+    made: Callable[[], dict[str, Any]] = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = made()
+            parts = found.setdefault("components", {})
+            parts.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+            for unused in ("HTTPValidationError", "ValidationError"):
+                parts["schemas"].pop(unused, None)
+            if settings.token is not None:
+                parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+                found["security"] = [{"token": []}]
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,68 @@
+"""Concurrent questions, gathered: whatever arrives while the model is busy is answered in its next batch.
+
+Nothing waits for a batch to fill: an idle model takes a single question at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from macrid.serving.problems import RefusedError
+
+Ask = TypeVar("Ask")
+Answer = TypeVar("Answer")
+
+
+class Batcher(Generic[Ask, Answer]):
+    """Answers many questions with one call, on a thread of its own."""
+
+    def __init__(
+        self,
+        answer: Callable[[Sequence[Ask]], Sequence[Answer | Exception]],
+        most: int,
+        queue: int,
+        on_batch: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        """most: questions in a batch. queue: questions that may wait. on_batch: told the size of each."""
+        self._answer, self._most, self._queue, self._on_batch = answer, most, queue, on_batch
+        self._waiting: deque[tuple[Ask, asyncio.Future[Answer]]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="macrid-batch")
+        self._pump: asyncio.Task[None] | None = None
+
+    async def ask(self, question: Ask) -> Answer:
+        """The answer; a `RefusedError` if too many are waiting already."""
+        if len(self._waiting) >= self._queue:
+            raise RefusedError(503, f"{self._queue:,} requests are waiting already; try again", {"retry-after": "1"})
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((question, future))
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            taken = [pair for pair in taken if not pair[1].done()]  # the others have been given up
+            if not taken:
+                continue
+            self._on_batch(len(taken))
+            try:
+                answers = await loop.run_in_executor(self._thread, self._answer, [ask for ask, _ in taken])
+            except Exception as error:
+                answers = [error] * len(taken)
+            for (_, future), found in zip(taken, answers, strict=True):
+                if future.done():
+                    continue
+                if isinstance(found, Exception):
+                    future.set_exception(found)
+                else:
+                    future.set_result(found)
+
+    def close(self) -> None:
+        """Let the thread end after what it is doing."""
+        self._thread.shutdown(wait=False)

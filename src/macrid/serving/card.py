@@ -1,0 +1,220 @@
+"""The model card: what is served, and what its concepts and dimensions are called and why."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from macrid.config import ServingSettings
+from macrid.evaluation.attributes import read_attributes
+from macrid.evaluation.columns import POPULARITY
+from macrid.interpret.axes import FEWEST_USERS
+from macrid.interpret.names import ConceptName, DimensionName, Names, ends, label
+from macrid.interpret.space import Space
+from macrid.serving.problems import RefusedError
+from macrid.version import __version__
+
+if TYPE_CHECKING:
+    from macrid.serving.served import Served
+
+MOST_KNOBS = 8  # of a concept on the card; the others are asked for by themselves
+BINS = 32
+MOST_EVIDENCE = 5
+MOST_CATEGORIES = 200  # of an attribute that a map is coloured by; all others are "other"
+
+
+class Card:
+    """Tells about one run."""
+
+    def __init__(self, served: Served, settings: ServingSettings, can_edit: bool) -> None:
+        self.served, self.settings, self.can_edit = served, settings, can_edit
+
+    def model(self) -> dict[str, Any]:
+        """As the schema `Model`."""
+        served, model, s = self.served, self.served.model, self.settings
+        return {
+            "run": served.run.name,
+            "digest": served.digest,
+            "version": __version__,
+            "model": type(model).__name__,
+            "settings": model.settings.model_dump(mode="json"),
+            "training": None if model.training is None else model.training.model_dump(mode="json"),
+            "data": _without_paths(served.config.get("data") or {}),
+            "items": len(model.items),
+            "users": len(served.users),
+            "has_concepts": served.space is not None,
+            "has_titles": served.titles is not None,
+            "has_pictures": served.pictures.any,
+            "can_rename": self.can_edit and served.space is not None,
+            "score_name": model.score_name,
+            "metrics": served.metrics,
+            "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
+            "towards": [] if served.space is None else [column.name for column in served.space.columns],
+            "limits": {
+                "n": s.max_items,
+                "history": s.max_history,
+                "batch": s.max_batch,
+                "moves": s.max_moves,
+                "body": s.max_body,
+            },
+            "concepts": [] if served.space is None else self.concepts(),
+        }
+
+    # Concepts and dimensions
+
+    def concepts(self) -> list[dict[str, Any]]:
+        names = self._names()
+        return [self.concept(entry) for entry in names.concepts]
+
+    def concept(self, entry: ConceptName) -> dict[str, Any]:
+        """As the schema `Concept`."""
+        space, model, k = self._space(), self.served.model, entry.concept
+        own, popularity = space.own(k), model.popularity
+        knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
+        return {
+            "concept": k,
+            "name": entry.name,
+            "label": label(entry),
+            "edited": entry.edited,
+            "items": len(own),
+            "share": len(own) / len(model.items),
+            "interactions": float(popularity[own].sum() / max(1, popularity.sum())),
+            "strength": entry.strength,
+            "p": entry.p,
+            "why": entry.why,
+            "evidence": [share.model_dump(mode="json") for share in entry.evidence[:MOST_EVIDENCE]],
+            "typical": [example.model_dump(mode="json") for example in entry.typical],
+            "dimensions": knobs,
+        }
+
+    def dimensions(self, concept: int) -> list[dict[str, Any]]:
+        """All of a concept, those with the best evidence first."""
+        self.check(concept)
+        return [self.dimension(entry) for entry in self._best_first(concept)]
+
+    def dimension(self, entry: DimensionName) -> dict[str, Any]:
+        """As the schema `Dimension`."""
+        low, high = ends(entry)
+        usual = self._range(entry.concept)[:, entry.dimension]
+        return {
+            "concept": entry.concept,
+            "dimension": entry.dimension,
+            "name": entry.name,
+            "label": entry.name or f"dimension {entry.dimension}",
+            "low": low,
+            "high": high,
+            "attribute": entry.attribute,
+            "kind": entry.kind,
+            "strength": entry.strength,
+            "p": entry.p,
+            "cross_validated": entry.cross_validated,
+            "edited": entry.edited,
+            "why": entry.why,
+            "range": [round(float(end), 4) for end in usual],
+            "histogram": self._histogram(entry.concept, entry.dimension, usual),
+            "examples": entry.examples.model_dump(mode="json"),
+            "evidence": [found.model_dump(mode="json") for found in entry.evidence[:MOST_EVIDENCE]],
+        }
+
+    def check(self, concept: int, dimension: int | None = None) -> None:
+        """Refuse what is not there."""
+        space = self.served.concepts()
+        if not 0 <= concept < space.concepts:
+            raise RefusedError(404, f"no concept {concept}; there are 0 to {space.concepts - 1}")
+        if dimension is not None and not 0 <= dimension < space.dim:
+            raise RefusedError(404, f"no dimension {dimension}; there are 0 to {space.dim - 1}")
+
+    def _best_first(self, concept: int) -> list[DimensionName]:
+        """Named ones by their evidence, popularity after the others; then the rest by how far users differ."""
+        own = [entry for entry in self._names().dimensions if entry.concept == concept]
+        low, high = self._range(concept)
+
+        def order(entry: DimensionName) -> tuple[Any, ...]:
+            named = entry.name is not None or entry.edited
+            is_popularity = entry.attribute == POPULARITY and not entry.edited
+            width = float(high[entry.dimension] - low[entry.dimension])
+            return not named, is_popularity, -(entry.strength or 0.0) if named else -width, entry.dimension
+
+        return sorted(own, key=order)
+
+    def _histogram(self, concept: int, dimension: int, usual: np.ndarray) -> dict[str, Any]:
+        """Between the ends of the usual range; those beyond count at the ends."""
+        coordinates, of = self._coordinates[concept]
+        values = np.clip(coordinates[:, dimension], *usual)
+        counts, _ = np.histogram(values, BINS, range=(float(usual[0]), float(usual[1])))
+        return {"of": of, "low": float(usual[0]), "high": float(usual[1]), "counts": counts.tolist()}
+
+    def _range(self, concept: int) -> np.ndarray:
+        """(2, dim) between which coordinates a slider goes."""
+        known = self._space().range_of(concept)
+        found = np.stack(known) if known is not None else np.percentile(self._coordinates[concept][0], (1, 99), axis=0)
+        found = np.asarray(found, dtype=np.float64)
+        return np.stack([found[0], np.maximum(found[1], found[0] + 1e-3)])
+
+    @cached_property
+    def _coordinates(self) -> list[tuple[np.ndarray, str]]:
+        """For every concept, coordinates along its axes of users who have it, or of its items: (n, dim)."""
+        space, found = self._space(), []
+        sample = space.model.sample
+        components = None if sample is None else (space.components(sample), space.confidence(sample))
+        for k in range(space.concepts):
+            own = np.zeros(0) if components is None else components[0][components[1][:, k] >= 1, k]
+            if len(own) >= FEWEST_USERS:
+                found.append((own @ space.axes(k).T, "users"))
+            else:
+                turned = space.turned(k)
+                found.append((turned if len(turned) else np.zeros((1, space.dim)), "items"))
+        return found
+
+    def _space(self) -> Space:
+        assert self.served.space is not None
+        return self.served.space
+
+    def _names(self) -> Names:
+        names = self.served.model.names
+        assert names is not None
+        return names
+
+    # Attributes, for maps
+
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Name → "number" or "category"."""
+        found = {POPULARITY: "number"}
+        for attribute in read_attributes(self.served.model.table):
+            found[attribute.name] = "category" if attribute.numbers is None else "number"
+        return found
+
+    def values(self, name: str) -> dict[str, Any]:
+        """As the schema `MapValues`."""
+        model = self.served.model
+        if name == POPULARITY:
+            return {"name": name, "kind": "number", "values": model.popularity.tolist(), "labels": []}
+        found = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        if found is None:
+            raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
+        values = np.full(len(model.items), np.nan)
+        if found.numbers is not None:
+            values[found.items] = found.numbers
+            return {"name": name, "kind": "number", "values": _or_null(values), "labels": []}
+        order = np.argsort(-np.asarray(found.shares.sum(axis=0)).ravel(), kind="stable")
+        place = np.argsort(order)  # of each value by how frequent it is
+        shares = found.shares.tocsr()
+        first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
+        values[found.items] = np.minimum(first, MOST_CATEGORIES)
+        labels = [found.values[value] for value in order[:MOST_CATEGORIES]]
+        if len(order) > MOST_CATEGORIES:
+            labels.append("other")
+        return {"name": name, "kind": "category", "values": _or_null(values), "labels": labels}
+
+
+def _or_null(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _without_paths(data: dict[str, Any]) -> dict[str, Any]:
+    """Where data came from, but not where it lies on this machine."""
+    return {name: value for name, value in data.items() if name != "path"}

@@ -1,0 +1,363 @@
+"""Every address under /v1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from macrid.control.steer import State
+from macrid.control.traverse import traverse
+from macrid.errors import RequestError
+from macrid.serving import layout, schemas, schemas_about
+from macrid.serving.guard import COOKIE, picture_token
+from macrid.serving.problems import RefusedError, answers
+from macrid.serving.recommending import batch, check_n, moves_of, recommend, who
+from macrid.serving.scoring import Turn
+from macrid.serving.service import Hosted, Service
+
+Limit = Annotated[int, Query(ge=1, le=100, description="How many on a page.")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many to leave out before them.")]
+Number = Annotated[int, Path(ge=0)]
+NO_STORE = {"cache-control": "no-store"}
+
+
+def router(service: Service, on_reload: Callable[[], None] | None = None) -> APIRouter:
+    """on_reload: told when a run was swapped in, so that other processes follow."""
+    found = APIRouter(prefix="/v1", responses=answers())
+    _people(found, service)  # asked most often, and found first
+    _about(found, service)
+    _items(found, service)
+    _concepts(found, service)
+    _running(found, service, on_reload)
+    return found
+
+
+def _json(content: Any, **headers: str) -> Response:
+    """Answers are written by us; the schemas of the description are checked in tests, not for every request."""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
+    return Response(text, headers={**NO_STORE, **headers}, media_type="application/json")
+
+
+def _about(router: APIRouter, service: Service) -> None:
+    @router.get("/model", response_model=schemas_about.Model, tags=["about"])
+    async def model_card() -> Response:
+        """What is served: settings, scores, concepts and dimensions with names and evidence."""
+        hosted = service.hosted
+        hosted.served.refresh_names()
+        return _json(await service.slowly(hosted.card.model))
+
+    @router.get("/report", response_model=schemas_about.Report, tags=["about"])
+    async def report() -> Response:
+        """How good the model is and how far it comes apart; the latter is worked out at the first call."""
+        hosted = service.hosted
+        state, inspection, message = await service.slowly(hosted.served.background.inspection)
+        log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.served.model.log]
+        return _json(
+            {"state": state, "message": message, "metrics": hosted.served.metrics, "log": log, "inspection": inspection}
+        )
+
+    @router.get("/map", response_model=schemas_about.Map, tags=["about"])
+    async def item_map() -> Response:
+        """All items on a plane; worked out at the first call, rough until then."""
+        return _json(await service.slowly(_map, service.hosted))
+
+    @router.get("/map/values", response_model=schemas_about.MapValues, responses=answers(404), tags=["about"])
+    async def map_values(by: Annotated[str, Query(max_length=200)]) -> Response:
+        """An attribute of all items, to colour the map by."""
+        return _json(await service.slowly(service.hosted.card.values, by))
+
+
+def _map(hosted: Hosted) -> dict[str, Any]:
+    served = hosted.served
+    state, placed, message = served.background.map()
+    x, y = layout.rough(served.model) if placed is None else placed
+    concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of
+    told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
+    return {
+        "state": state, "message": message, **told, "concept": concept.tolist(),
+        "id": [str(item) for item in served.model.items],
+    }  # fmt: skip
+
+
+def _items(router: APIRouter, service: Service) -> None:
+    @router.get("/items", response_model=schemas_about.ItemPage, responses=answers(404), tags=["items"])
+    async def search(
+        q: Annotated[str, Query(max_length=1_000, description="Words, or the beginning of a word or id.")] = "",
+        limit: Limit = 20,
+        offset: Offset = 0,
+        concept: Annotated[int | None, Query(ge=0, description="Only items of this concept.")] = None,
+    ) -> Response:
+        """Items by words in their titles, typing mistakes forgiven; the most popular ones without a query."""
+        return _json(await service.slowly(_search, service.hosted, q, limit, offset, concept))
+
+    @router.get("/items/{item:path}", response_model=schemas_about.Item, responses=answers(404), tags=["items"])
+    async def item(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
+        """Everything known about an item."""
+        hosted = service.hosted
+        return _json(_item(hosted, hosted.served.position(item)))
+
+    @router.get(
+        "/pictures/{item:path}",
+        response_class=Response,
+        responses={**answers(404), 200: {"description": "A picture.", "content": {"image/*": {}}}, 304: {}},
+        tags=["items"],
+    )
+    async def picture(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)], request: Request) -> Response:
+        """The picture of an item."""
+        served = service.hosted.served
+        position = served.position(item)
+        etag = served.pictures.etag(position) or ""
+        headers = {"etag": etag, "cache-control": "private, max-age=3600", "content-security-policy": PICTURE_POLICY}
+        if request.headers.get("if-none-match") == etag and served.pictures.has(position):
+            return Response(status_code=304, headers=headers)
+        found = served.pictures.of(position)
+        if found is None:
+            raise RefusedError(404, f"item {item[:80]!r} has no picture")
+        return Response(found[0], headers=headers, media_type=found[1])
+
+    @router.get("/similar", response_model=schemas.Similar, responses=answers(404), tags=["items"])
+    async def similar(
+        item: Annotated[str, Query(max_length=schemas.MOST_LETTERS)], n: Annotated[int, Query(ge=1)] = 10
+    ) -> Response:
+        """Items close to an item."""
+        hosted = service.hosted
+        check_n(service, n)
+        position = hosted.served.position(item)
+        found = await service.slowly(hosted.served.model.similar_items, hosted.served.model.items[position], n)
+        return _json({"item": item, "items": [entry.as_json() for entry in found]})
+
+    @router.post("/traverse", response_model=schemas.Traversed, responses=answers(404, 409), tags=["steering"])
+    async def walk(asked: schemas.TraverseRequest) -> Response:
+        """Items that differ from one in a single dimension."""
+        hosted = service.hosted
+        hosted.served.concepts()
+        return _json(await service.slowly(_traverse, hosted, service, asked))
+
+
+PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+
+
+def _search(hosted: Hosted, q: str, limit: int, offset: int, concept: int | None) -> dict[str, Any]:
+    among = None
+    if concept is not None:
+        hosted.card.check(concept)
+        among = np.asarray(hosted.served.concept_of == concept)
+    positions, total = hosted.served.search.find(q, limit=limit, offset=offset, among=among)
+    return {"total": total, "offset": offset, "items": [_found(hosted, int(at)) for at in positions]}
+
+
+def _found(hosted: Hosted, position: int) -> dict[str, Any]:
+    return {**hosted.served.ref(position), "popularity": int(hosted.served.model.popularity[position])}
+
+
+def _item(hosted: Hosted, position: int) -> dict[str, Any]:
+    served, table = hosted.served, hosted.served.model.table
+    row = {} if table is None else table.slice(position, 1).to_pylist()[0]
+    concepts = None
+    if served.space is not None:
+        concepts = [round(float(p), 6) for p in served.space.log_assignment[position].exp().cpu()]
+    found = _found(hosted, position)
+    return {
+        **found, "concepts": concepts,
+        "attributes": {name: _plain(value) for name, value in row.items() if name != "title"},
+        "picture": f"/v1/pictures/{quote(found['id'], safe='')}" if served.pictures.has(position) else None,
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _traverse(hosted: Hosted, service: Service, asked: schemas.TraverseRequest) -> dict[str, Any]:
+    served, model = hosted.served, hosted.served.model
+    if sum(given is not None for given in (asked.item, asked.history, asked.user)) != 1:
+        raise RequestError("start from an item, a history or a user: give one of them")
+    start: dict[str, Any] = {"item": None}
+    if asked.item is not None:
+        start["item"] = model.items[int(served.all_known([asked.item], "item")[0])]
+    else:
+        own = who(hosted, service, asked.history, asked.user)
+        start["history"] = [model.items[int(at)] for at in own.known]
+    found = traverse(
+        model, dimension=asked.dimension, steps=asked.steps, concept=asked.concept, min_users=asked.min_users,
+        keep_start=asked.keep_start, **start,
+    )  # fmt: skip
+    return found.as_json()
+
+
+def _people(router: APIRouter, service: Service) -> None:
+    @router.post("/recommend", response_model=schemas.Recommended, responses=answers(404, 409), tags=["steering"])
+    async def recommend_items(asked: schemas.RecommendRequest) -> Response:
+        """Items for a history or a known user, after any moves, and what the moves changed."""
+        return _json(await recommend(service.hosted, service, asked))
+
+    @router.post("/recommend/batch", response_model=schemas.BatchRecommended, tags=["steering"])
+    async def recommend_batch(asked: schemas.BatchRequest) -> Response:
+        """Items for many histories."""
+        return _json(await batch(service.hosted, service, asked))
+
+    @router.post("/encode", response_model=schemas.Encoded, responses=answers(404, 409), tags=["steering"])
+    async def encode(asked: schemas.EncodeRequest) -> Response:
+        """Where somebody is: shares of concepts, and a component in each."""
+        hosted = service.hosted
+        hosted.served.concepts()
+        own = who(hosted, service, asked.history, asked.user)
+        moves = await moves_of(hosted, service, asked.moves)
+        return _json(await service.slowly(_encode, hosted, own, moves, asked.bounded))
+
+    @router.get("/users", response_model=schemas_about.UserPage, tags=["people"])
+    async def users(
+        q: Annotated[str, Query(max_length=200, description="How the id begins.")] = "",
+        limit: Limit = 20,
+        offset: Offset = 0,
+    ) -> Response:
+        """Users whose histories are at hand."""
+        page, total = service.hosted.served.users.page(q, limit, offset)
+        told = [{"id": user, "items": items} for user, items in page]
+        return _json({"total": total, "offset": offset, "users": told})
+
+    @router.get("/users/{user:path}", response_model=schemas_about.UserHistory, responses=answers(404), tags=["people"])
+    async def user(user: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
+        """What a known user has."""
+        hosted = service.hosted
+        positions = hosted.served.users.history(user)
+        return _json({"id": user, "history": [_found(hosted, int(at)) for at in positions]})
+
+
+@torch.no_grad()
+def _encode(hosted: Hosted, own: Any, moves: Any, bounded: bool) -> dict[str, Any]:
+    space, served = hosted.served.concepts(), hosted.served
+    matrix = served.model._matrix([own.known])
+    confidence = space.confidence(matrix)[0]
+    turn = Turn.of(State.of(space, torch.from_numpy(space.components(matrix)[0])), moves, bounded)
+    components, recommended = turn.after.components.numpy(), turn.after.shares().numpy()
+    places = np.full((space.concepts, 2), np.nan)
+    state, placed, _ = served.background.map(start=False)
+    if state == "ready" and placed is not None:
+        places = layout.around(*placed, space.items, components)
+    told = [
+        {
+            "concept": k,
+            "share": float(confidence[k] / max(float(confidence.sum()), 1e-12)),
+            "confidence": float(confidence[k]),
+            "recommended": float(recommended[k]),
+            "coordinates": np.round((space.axes(k) @ components[k]).astype(float), 5).tolist(),
+            "x": None if np.isnan(places[k, 0]) else round(float(places[k, 0]), 4),
+            "y": None if np.isnan(places[k, 1]) else round(float(places[k, 1]), 4),
+        }
+        for k in range(space.concepts)
+    ]
+    return {"unknown": [str(value) for value in own.unknown], "concepts": told, "warnings": list(turn.warnings)}
+
+
+def _concepts(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/concepts/{concept}/dimensions",
+        response_model=schemas_about.Dimensions,
+        responses=answers(404, 409),
+        tags=["about"],
+    )
+    async def dimensions(concept: Number) -> Response:
+        """All dimensions of a concept, those with the best evidence first."""
+        card = service.hosted.card
+        card.check(concept)
+        return _json({"concept": concept, "dimensions": await service.slowly(card.dimensions, concept)})
+
+    @router.patch(
+        "/concepts/{concept}", response_model=schemas_about.Concept, responses=answers(404, 409), tags=["names"]
+    )  # fmt: skip
+    async def rename_concept(concept: Number, asked: schemas.ConceptRename) -> Response:
+        """Call a concept something else; the run keeps it."""
+        hosted = service.hosted
+        service.check_may_edit()
+        hosted.card.check(concept)
+        await service.slowly(hosted.served.rename, lambda names: names.renamed(concept, asked.name))
+        return _json(await service.slowly(lambda: hosted.card.concepts()[concept]))
+
+    @router.patch(
+        "/concepts/{concept}/dimensions/{dimension}",
+        response_model=schemas_about.Dimension,
+        responses=answers(404, 409),
+        tags=["names"],
+    )
+    async def rename_dimension(concept: Number, dimension: Number, asked: schemas.DimensionRename) -> Response:
+        """Call a dimension or its ends something else; the run keeps it."""
+        hosted = service.hosted
+        service.check_may_edit()
+        hosted.card.check(concept, dimension)
+        given = asked.model_dump(exclude_none=True)
+        await service.slowly(
+            hosted.served.rename, lambda names: names.renamed_dimension(concept, dimension, **given)
+        )  # fmt: skip
+        names = hosted.served.model.names
+        assert names is not None
+        return _json(await service.slowly(hosted.card.dimension, names.dimension(concept, dimension)))
+
+
+def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] | None) -> None:
+    @router.post("/reload", response_model=schemas_about.Reloaded, responses=answers(404, 409), tags=["running"])
+    async def reload(asked: schemas.ReloadRequest) -> Response:
+        """Serve a new run, or the same one read again, without dropping a request."""
+        service.check_may_edit()
+        run = None if asked.run is None else service.beside(asked.run)
+        if run is not None and not run.is_dir():
+            raise RefusedError(404, f"no run {run.name[:80]!r} beside the one served now")
+        hosted = await service.reload(run)
+        service.agree_on(hosted.served.run)
+        if on_reload is not None:
+            on_reload()
+        return _json({"run": hosted.served.run.name, "digest": hosted.served.digest})
+
+    @router.post("/session", status_code=204, response_class=Response, tags=["running"])
+    async def session() -> Response:
+        """Let the page of a service with a token show pictures: a cookie that is good for nothing else."""
+        answer = Response(status_code=204)
+        if service.settings.token is not None:
+            value = picture_token(service.settings.token)
+            answer.set_cookie(COOKIE, value, path="/v1/pictures/", httponly=True, samesite="strict")
+        return answer
+
+
+def health(service: Service) -> APIRouter:
+    """Asked by what keeps the service running; at the root, and under /v1."""
+    found = APIRouter(responses=answers(), tags=["running"])
+
+    @found.get("/healthz", response_model=schemas_about.Health)
+    async def healthz() -> Response:
+        """Whether the process is alive."""
+        return JSONResponse({"status": "ok", "version": _version()}, headers=NO_STORE)
+
+    @found.get("/readyz", response_model=schemas_about.Ready)
+    async def readyz() -> Response:
+        """Whether it takes requests; not while it is about to end."""
+        if service.is_draining:
+            raise RefusedError(503, "this process is about to end and takes no new requests", {"retry-after": "1"})
+        served = service.hosted.served
+        told = {"status": "ok", "version": _version(), "run": served.run.name, "digest": served.digest}
+        return JSONResponse(told, headers=NO_STORE)
+
+    @found.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Counts and times for Prometheus."""
+        content, kind = service.metrics.text()
+        return Response(content, media_type=kind, headers=NO_STORE)
+
+    return found
+
+
+def _version() -> str:
+    from macrid.version import __version__
+
+    return __version__

@@ -1,0 +1,177 @@
+"""What stands between the network and the app: who may ask, how much, how long, and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from macrid.config import ServingSettings
+from macrid.serving.problems import RefusedError, problem
+
+if TYPE_CHECKING:
+    from macrid.serving.service import Service
+
+COOKIE = "macrid_token"  # for pictures only, which a page cannot ask for with a header
+LOCAL = ("localhost", "127.0.0.1", "::1")
+OPEN = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")  # asked by what keeps the service running
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def picture_token(token: str) -> str:
+    """What a cookie has instead of the token itself."""
+    return hmac.new(token.encode(), b"pictures", "sha256").hexdigest()
+
+
+def may_edit(settings: ServingSettings) -> bool:
+    """Whether whoever reaches the service may rename and reload."""
+    if settings.edits == "auto":
+        return settings.token is not None or is_local(settings.host)
+    return settings.edits == "yes"
+
+
+class Guard:
+    """An ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service, self.settings = app, service, service.settings
+        self.hosts = self.settings.hosts or (LOCAL if is_local(self.settings.host) else ())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        await _Exchange(self, scope, receive, send).run()
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        self.guard, self.scope, self._receive, self._send = guard, scope, receive, send
+        self.headers = Headers(scope=scope)
+        self.size, self.is_read, self.status = 0, False, 0
+        self.refusal: RefusedError | None = None
+
+    async def run(self) -> None:
+        guard, began = self.guard, time.perf_counter()
+        guard.service.metrics.began()
+        try:
+            self._check()
+            async with asyncio.timeout(guard.settings.timeout):
+                await guard.app(self.scope, self.receive, self.send)
+        except RefusedError as error:
+            self.refusal = error
+        except TimeoutError:
+            self.refusal = self._late()
+        finally:
+            if self.refusal is not None and not self.status:
+                await self._refuse(self.refusal)
+            route = getattr(self.scope.get("route"), "path", "other")
+            method = self.scope["method"] if route != "other" else "other"
+            guard.service.metrics.ended(method, route, self.status, time.perf_counter() - began)
+            guard.service.answered += 1
+
+    async def receive(self) -> Message:
+        """The body, as long as it is not too large."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.size += len(message.get("body", b""))
+            self.is_read = not message.get("more_body", False)
+            if self.size > self.guard.settings.max_body:
+                self.refusal = self._too_large()
+                raise self.refusal
+        return message
+
+    async def send(self, message: Message) -> None:
+        if self.refusal is not None and not self.status:  # whatever the app made of it
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if self.guard.service.is_draining:
+                headers["connection"] = "close"
+        await self._send(message)
+
+    async def _refuse(self, error: RefusedError) -> None:
+        headers = {**error.headers, **({} if self.is_read else {"connection": "close"})}
+        self.refusal = None
+        answer = problem(error.status, str(error), self.scope["path"], headers=headers)
+        await answer(self.scope, self._receive, self.send)
+
+    def _check(self) -> None:
+        guard, path, method = self.guard, self.scope["path"], self.scope["method"]
+        host = urlsplit(f"//{self.headers.get('host', '')}").hostname or ""
+        if guard.hosts and host not in guard.hosts and path not in OPEN:
+            raise RefusedError(
+                421, f"this service is not called {host[:80]!r}; it goes by {', '.join(guard.hosts)} (--name)"
+            )
+        if method not in ("GET", "HEAD", "OPTIONS") and not self._is_own_page():
+            raise RefusedError(403, "a page of another web site may not ask this; allow it with --origin")
+        if int(self.headers.get("content-length") or 0) > guard.settings.max_body:
+            raise self._too_large()
+        if path.startswith(("/v1/", "/metrics")) and path not in OPEN and method != "OPTIONS":
+            self._check_token(path, method)
+
+    def _is_own_page(self) -> bool:
+        """Browsers say which page a request comes from; other clients say nothing."""
+        origin = self.headers.get("origin")
+        if origin is None or origin in self.guard.settings.origins:
+            return True
+        return urlsplit(origin).netloc == self.headers.get("host")
+
+    def _check_token(self, path: str, method: str) -> None:
+        token = self.guard.settings.token
+        if token is None:
+            return
+        scheme, _, given = self.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            given = ""
+        if path.startswith("/v1/pictures/") and method == "GET" and not given:
+            given, token = _cookies(self.headers.get("cookie", "")).get(COOKIE, ""), picture_token(token)
+        if not hmac.compare_digest(given.strip().encode(), token.encode()):
+            raise RefusedError(
+                401, "a token is needed: send the header 'Authorization: Bearer TOKEN'", {"www-authenticate": "Bearer"}
+            )
+
+    def _too_large(self) -> RefusedError:
+        most = self.guard.settings.max_body
+        return RefusedError(413, f"the request is larger than {most:,} bytes; send less at once")
+
+    def _late(self) -> RefusedError:
+        seconds = f"{self.guard.settings.timeout:g} s"
+        if self.scope["method"] not in ("GET", "HEAD") and not self.is_read:
+            return RefusedError(408, f"the request was not complete after {seconds}; send it again")
+        return RefusedError(503, f"no answer after {seconds}; ask for less, or again later", {"retry-after": "1"})
+
+
+def _cookies(text: str) -> dict[str, Any]:
+    parts = (part.strip().partition("=") for part in text.split(";"))
+    return {name: value for name, _, value in parts}

@@ -1,0 +1,102 @@
+"""Errors as answers: one shape (RFC 9457) and a message that a person can act on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from macrid.errors import MacridError, RequestError
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("macrid.serving")
+TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older versions of Python have older names
+
+
+class RefusedError(MacridError):
+    """A request that is not answered, and the status that says why."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.headers = status, headers or {}
+
+
+def problem(
+    status: int,
+    detail: str,
+    instance: str,
+    errors: list[dict[str, Any]] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """The answer that says what is wrong."""
+    told: dict[str, Any] = {
+        "type": "about:blank",
+        "title": TITLES.get(status) or HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": instance,
+    }
+    if errors is not None:
+        told["errors"] = errors
+    content = json.dumps(told, ensure_ascii=True, default=str)
+    return Response(content, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=MEDIA_TYPE)
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For a route's description: which problems it may answer with."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    common = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)
+    return {
+        status: {"description": TITLES.get(status) or HTTPStatus(status).phrase, "content": content}
+        for status in sorted({*common, *statuses})
+    }
+
+
+def install(app: FastAPI) -> None:
+    """Turn every error of an app into a problem."""
+
+    @app.exception_handler(RefusedError)
+    async def refused(request: Request, error: RefusedError) -> Response:
+        return problem(error.status, str(error), request.url.path, headers=error.headers)
+
+    @app.exception_handler(MacridError)
+    async def wrong(request: Request, error: MacridError) -> Response:
+        return problem(422 if isinstance(error, RequestError) else 409, str(error), request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()]
+        first = errors[0]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        detail = f"{first['at']}: {first['message']}{more}" if first["at"] else f"{first['message']}{more}"
+        return problem(422, detail, request.url.path, errors)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        details = {404: "there is nothing at this address; /v1/openapi.json lists what there is"}
+        detail = details.get(error.status_code, str(error.detail))
+        return problem(error.status_code, detail, request.url.path, headers=dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem(500, "the service failed; its log says why", request.url.path)
+
+
+def _place(path: tuple[Any, ...]) -> str:
+    """Where in a request something is wrong, such as moves[0].to."""
+    parts = [part for part in path if part not in ("body", "query", "path", "header")]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+
+
+def _message(entry: dict[str, Any]) -> str:
+    if entry["type"] == "json_invalid":
+        return "the body is no JSON; send an object as in /v1/openapi.json"
+    told = str(entry["msg"]).removeprefix("Value error, ")
+    return told[:1].lower() + told[1:]

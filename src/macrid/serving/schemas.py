@@ -1,0 +1,318 @@
+"""What goes over the wire: requests, with examples, and answers; `schemas_about` has those about the model itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
+
+MOST_LETTERS = 1_000  # of an id
+Id = Annotated[str, StringConstraints(max_length=MOST_LETTERS)] | StrictInt
+
+
+class Wire(BaseModel):
+    """The base of all of them."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+# Requests
+
+
+class Move(Wire):
+    """One thing that a person changes: a coordinate `to` a value or `by` an amount, `amount` towards an attribute, or
+    the `share` of a concept."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]})
+
+    concept: StrictInt | str | None = None
+    """Its number or name."""
+    dimension: StrictInt | str | None = None
+    """Its number or name."""
+    to: float | None = None
+    """The coordinate to move to."""
+    by: float | None = None
+    """How far to move from where the user is."""
+    towards: str | None = None
+    """An attribute, such as "year" or "genres: Comedy"."""
+    amount: float | None = None
+    """1 is half of the range seen in real users; negative amounts lead away."""
+    share: float | None = Field(None, ge=0, le=1)
+    """How much of what is recommended comes from the concept."""
+    axis: str | None = None
+    """By which a numbered axis is known again; answers have it."""
+
+
+class Who(Wire):
+    """Somebody: a history, or a user that the service knows."""
+
+    history: list[Id] | None = None
+    """Ids of items; those that are unknown are left aside and named in the answer."""
+    user: Id | None = None
+    """A user of `GET /v1/users`."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Who:
+        if (self.history is None) == (self.user is None):
+            raise ValueError("give a history or a user, one of them")
+        return self
+
+
+class RecommendRequest(Who):
+    """What to recommend, and to whom."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"history": ["bag-0001", "bag-0012"], "n": 5},
+                {
+                    "user": "test-0",
+                    "n": 8,
+                    "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}],
+                    "explain": True,
+                },
+            ]
+        }
+    )
+
+    n: int = Field(10, ge=1)
+    """How many items; with `by_concept`, for each concept at most."""
+    exclude_seen: bool = True
+    """Leave out the items of the history."""
+    include: list[Id] | None = None
+    """Choose among these only, all of them known."""
+    exclude: list[Id] | None = None
+    """Leave these out."""
+    moves: list[Move] = []
+    """One after the other; the same moves, sent again, give the same list."""
+    bounded: bool = True
+    """Go only as far as real users do."""
+    by_concept: bool = False
+    """Also the best items of every concept, in `concepts`."""
+    explain: bool = False
+    """Say of every item why it is recommended."""
+    before: bool = False
+    """Also the list without the moves."""
+
+
+class BatchRequest(Wire):
+    """Many at once, each as in `/v1/recommend`, without moves."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004", "mug-0007"]], "n": 5}]}
+    )
+
+    histories: list[list[Id]]
+    n: int = Field(10, ge=1)
+    exclude_seen: bool = True
+    exclude: list[Id] | None = None
+    """Left out for everybody."""
+
+
+class EncodeRequest(Who):
+    """Where somebody is."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
+
+    moves: list[Move] = []
+    bounded: bool = True
+
+
+class TraverseRequest(Wire):
+    """From an item, or from somebody's component in a concept, along a dimension."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8, "keep_start": True}]}
+    )
+
+    item: Id | None = None
+    history: list[Id] | None = None
+    user: Id | None = None
+    concept: StrictInt | str | None = None
+    """With a history or a user; an item has one already."""
+    dimension: StrictInt | str
+    """Its number or name."""
+    steps: int = Field(8, ge=1, le=50)
+    """How many items at most."""
+    min_users: int = Field(0, ge=0)
+    """Choose among items that so many users had."""
+    keep_start: bool = False
+    """Have the item itself among them in any case."""
+
+
+class ConceptRename(Wire):
+    """Another name for a concept."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "handbags"}]})
+
+    name: str
+
+
+class DimensionRename(Wire):
+    """Other names for a dimension or its ends; those not given stay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]})
+
+    name: str | None = None
+    low: str | None = None
+    high: str | None = None
+
+
+class ReloadRequest(Wire):
+    """Which run to serve from now on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
+
+    run: str | None = None
+    """The name of a folder beside the one served now; the same one, read again, if none is given."""
+
+
+# Answers
+
+
+class ItemRef(Wire):
+    """An item, by id and title."""
+
+    id: str
+    title: str | None = None
+
+
+class Pull(ItemRef):
+    """An item of the history, and what it does to the score of a recommended one."""
+
+    amount: float
+    """The score less what it would be without this item."""
+
+
+class Reason(Wire):
+    """Why an item is recommended, before any move."""
+
+    share: float | None
+    """Of the history, that lies in the item's concept."""
+    pulls: list[Pull]
+    """The items of the history that count most for it, the strongest first."""
+
+
+class Scored(ItemRef):
+    """A recommended or similar item."""
+
+    score: float
+    concept: int | None = None
+    reason: Reason | None = None
+
+
+class Change(ItemRef):
+    """How an item moved; ranks count from 1."""
+
+    before: int | None
+    after: int | None
+
+
+class Moved(BaseModel):
+    """Items that came in, went out, went up or down because of the moves."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    came_in: list[Change] = Field(alias="in")
+    out: list[Change]
+    up: list[Change]
+    down: list[Change]
+
+
+class Effect(Wire):
+    """What a move did to one component, or to the share of a concept."""
+
+    concept: int
+    dimension: int | None
+    name: str | None
+    before: float
+    after: float
+    range: list[float | None]
+    """That real users have."""
+
+
+class ConceptItems(Wire):
+    """The best items of one concept."""
+
+    concept: int
+    items: list[Scored]
+
+
+class Recommended(Wire):
+    """Items, best first."""
+
+    unknown: list[str]
+    """Ids of the history that the model does not know."""
+    items: list[Scored]
+    concepts: list[ConceptItems] | None = None
+    """With `by_concept`, those with the largest share first."""
+    moved: Moved | None = None
+    """With moves."""
+    before: list[Scored] | None = None
+    """With `before`: the list without the moves."""
+    moves: list[Move] | None = None
+    """As they were given, with the axes they are along."""
+    effects: list[Effect] | None = None
+    shares: list[float] | None = None
+    """Of the concepts in what is recommended, after the moves; with moves or `by_concept`."""
+    warnings: list[str] = []
+
+
+class BatchRecommended(Wire):
+    """A list for every history, in their order."""
+
+    results: list[Recommended]
+
+
+class Place(Wire):
+    """Somebody in one concept."""
+
+    concept: int
+    share: float
+    """Of the history."""
+    confidence: float
+    """How much of the history lies in the concept, in items."""
+    recommended: float
+    """The concept's share of what is recommended."""
+    coordinates: list[float]
+    """Of the component, along the axes in use."""
+    x: float | None = None
+    """On the map, once there is one: among the items that are closest to the component."""
+    y: float | None = None
+
+
+class Encoded(Wire):
+    """Where somebody is: one component for every concept."""
+
+    unknown: list[str]
+    concepts: list[Place]
+    warnings: list[str] = []
+
+
+class Similar(Wire):
+    """Items close to an item; scores are cosines."""
+
+    item: str
+    items: list[Scored]
+
+
+class Stop(ItemRef):
+    """One item of a walk."""
+
+    value: float
+    """Its coordinate."""
+    start: bool
+    """Whether the walk began here."""
+
+
+class Traversed(Wire):
+    """Items by growing coordinate, alike in everything else as far as there are such items."""
+
+    concept: int
+    dimension: int
+    name: str | None
+    range: list[float]
+    open: list[bool]
+    start: float
+    steps: int
+    items: list[Stop]

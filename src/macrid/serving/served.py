@@ -1,0 +1,199 @@
+"""A run that is being served: its model, everything worked out once, and what it is called by now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+
+from macrid.config import ServingSettings
+from macrid.data.ids import Id
+from macrid.errors import RequestError, RunError
+from macrid.files import write_atomically
+from macrid.interpret.meaning import named_anew
+from macrid.interpret.names import Names
+from macrid.interpret.space import Space, space_of
+from macrid.models.base import Recommender
+from macrid.models.macridvae import MacridVAE
+from macrid.runs import keep, load, read_config
+from macrid.serving.background import Background
+from macrid.serving.pictures import Pictures
+from macrid.serving.problems import RefusedError
+from macrid.serving.scoring import Scorer
+from macrid.serving.search import Search
+from macrid.serving.users import users_of
+
+PART = 4 << 20  # bytes at both ends of the weights by which they are known again
+
+
+class Served:
+    """One run. Another run is another `Served`, so that requests in flight keep what they began with."""
+
+    def __init__(self, run: Path, settings: ServingSettings, shared: Path | None = None) -> None:
+        """shared: a folder in which processes that serve the same run keep what they have in common."""
+        self.run = run.resolve()
+        self.config = read_config(self.run)
+        self.model: Recommender = load(self.run, settings.device)
+        self.weights = weights_digest(self.run)
+        self.space: Space | None = None
+        if isinstance(self.model, MacridVAE):
+            self.space = space_of(self.model) if shared is None else _shared_space(self.model, shared, self.weights)
+            if self.model.names is None:
+                self.model.names = named_anew(self.model)
+        self.scorer = Scorer(self.model, self.space)
+        self.metrics = _read_metrics(self.run)
+        self.titles = titles_of(self.model)
+        self.search = Search(self.model.items, self.titles, self.model.popularity)
+        self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
+        min_rating = (self.config.get("data") or {}).get("min_rating")
+        self.users = users_of(self.model, self.run, settings.users, min_rating)
+        self.background = Background(self.run, self.weights)
+        self.concept_of = None if self.space is None else self.space.concept_of
+        self._names_at = _changed(self.run / "names.json")
+        self._told: dict[int, str] = {}
+
+    @property
+    def digest(self) -> str:
+        """Changes with the weights and with names."""
+        return hashlib.sha256(f"{self.weights} {self._names_at}".encode()).hexdigest()[:12]
+
+    def concepts(self) -> Space:
+        """The space, with the names of this moment; a `RefusedError` for a model that has no concepts."""
+        if self.space is None:
+            raise RefusedError(
+                409, f"a {type(self.model).__name__} has no concepts to look at or move; serve a macridvae instead"
+            )
+        self.refresh_names()
+        return self.space
+
+    # Items
+
+    def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
+        """Distinct positions of the items that are known, and the ids of the others."""
+        items = self.model.items
+        parse = items.parse if items.are_integers else str
+        given = list(dict.fromkeys(parse(value) if isinstance(value, str) else value for value in ids))
+        found = items.positions(given)
+        return found[found >= 0], [value for value, at in zip(given, found, strict=True) if at < 0]
+
+    def known(self, history: Sequence[Id]) -> tuple[np.ndarray, list[Id]]:
+        """As `positions`, but at least one item must be known, if there are any."""
+        found, unknown = self.positions(history)
+        if unknown and not len(found):
+            raise RequestError(f"no item of the history is known: {self.unknown(unknown)}")
+        return found, unknown
+
+    def all_known(self, ids: Iterable[Id], what: str) -> np.ndarray:
+        found, unknown = self.positions(ids)
+        if unknown:
+            raise RequestError(f"{what}: {self.unknown(unknown)}")
+        return found
+
+    def position(self, item: Id) -> int:
+        """Of an item in the address of a request."""
+        found, unknown = self.positions([item])
+        if unknown:
+            raise RefusedError(404, f"no item {str(item)[:80]!r}; {self.model._id_hint()}")
+        return int(found[0])
+
+    def unknown(self, ids: Sequence[Id]) -> str:
+        shown = ", ".join(repr(str(value)[:80]) for value in ids[:5]) + (" …" if len(ids) > 5 else "")
+        return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model._id_hint()}"
+
+    def title(self, position: int) -> str | None:
+        return None if self.titles is None else self.titles[position]
+
+    def ref(self, position: int) -> dict[str, Any]:
+        """Id, title and concept of an item."""
+        concept = None if self.concept_of is None else int(self.concept_of[position])
+        return {"id": str(self.model.items[position]), "title": self.title(position), "concept": concept}
+
+    def scored(self, position: int, score: float) -> str:
+        """An item with its score, as JSON."""
+        told = self._told.get(position)
+        if told is None:
+            told = self._told[position] = json.dumps(self.ref(position))[:-1]
+        return f'{told}, "score": {score:.6g}}}'
+
+    # Names
+
+    def refresh_names(self) -> None:
+        """Take over names that another process has written."""
+        at = _changed(self.run / "names.json")
+        if at == self._names_at or at is None:
+            return
+        try:
+            self.model.names = Names.from_json(json.loads((self.run / "names.json").read_text("utf-8")))
+        except (OSError, ValueError):
+            return  # it is being edited by hand; those before are kept
+        self._names_at = at
+
+    def rename(self, change: Any) -> None:
+        """Change the names by a function of them, and keep them in the run."""
+        self.concepts()
+        before = self.model.names
+        assert before is not None
+        self.model.names = change(before)
+        try:
+            keep(self.model, self.run)
+        except RunError:
+            self.model.names = before
+            raise
+        self._names_at = _changed(self.run / "names.json")
+
+    def close(self) -> None:
+        self.background.close()
+
+
+def weights_digest(run: Path) -> str:
+    """By which the weights of a run are known again."""
+    path = run / "model.safetensors"
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        found.update(file.read(PART))
+        file.seek(max(0, size - PART))
+        found.update(file.read(PART))
+    return found.hexdigest()[:16]
+
+
+def titles_of(model: Recommender) -> list[str | None] | None:
+    """(items,) None where an item has none; None if no item has one."""
+    if model.table is None or "title" not in model.table.column_names:
+        return None
+    return [None if title is None else str(title) for title in model.table.column("title").to_pylist()]
+
+
+def _shared_space(model: MacridVAE, shared: Path, digest: str) -> Space:
+    """As `space_of`, with its tables mapped from a file that all processes share."""
+    path = shared / f"{digest}.safetensors"
+    if not path.exists():
+        own = space_of(model)
+        tables = {"directions": own.directions, "log_assignment": own.log_assignment}
+        write_atomically(path, to_bytes({name: table.cpu().contiguous() for name, table in tables.items()}))
+    tables = {name: table.to(model.device) for name, table in load_file(path).items()}
+    model.cached = Space(model, tables["directions"], tables["log_assignment"])
+    return model.cached
+
+
+def _read_metrics(run: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((run / "metrics.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _changed(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,126 @@
+// What the colours of the map mean: groups of items, and a legend of them.
+
+import { conceptColour, ramp } from "./colours.js";
+import { h } from "./dom.js";
+import { count, number } from "./format.js";
+
+const MOST_GROUPS = 11; // with a colour of their own
+const SHADES = 48;
+const OTHER = "var(--muted)";
+
+const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+
+/** What a CSS colour is within an element right now: [r, g, b] of 0 to 255. */
+export function rgb(colour, within = document.body) {
+  const span = h("span", { style: { color: colour } });
+  within.append(span);
+  probe.clearRect(0, 0, 1, 1);
+  probe.fillStyle = getComputedStyle(span).color;
+  span.remove();
+  probe.fillRect(0, 0, 1, 1);
+  return [...probe.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+}
+
+/** {kind, groups: the group of every item, entries: [{label, colour, items}] of every group} */
+export function byConcept(app, map) {
+  const order = app.card.concepts.map(({ concept }) => concept);
+  const place = new Map(order.map((concept, i) => [concept, i]));
+  const entries = order.map((concept) => ({ label: app.label(concept), colour: conceptColour(concept), items: 0 }));
+  const rest = entries.length;
+  entries.push({ label: order.length ? "no concept" : "items", colour: order.length ? OTHER : "var(--accent)", items: 0 });
+  const groups = Uint16Array.from(map.concept, (concept) => place.get(concept) ?? rest);
+  for (const group of groups) entries[group].items += 1;
+  return { kind: "category", title: order.length ? "Concepts" : "Items", groups, entries };
+}
+
+export function byValues(map, values) {
+  return values.kind === "number" ? byNumber(values) : byLabel(map, values);
+}
+
+function byLabel(map, { name, values, labels }) {
+  const n = Math.min(labels.length, MOST_GROUPS);
+  const [more, unknown] = [n, n + 1];
+  const groups = Uint16Array.from(values, (value) => (value === null ? unknown : Math.min(value, more)));
+  const colours = coloursOf(labels.slice(0, n), groups, map);
+  const entries = labels.slice(0, n).map((label, i) => ({ label, colour: colours[i], items: 0 }));
+  entries.push({ label: `${count(labels.length - n, "other")}`, colour: OTHER, items: 0 }, { label: "unknown", colour: "var(--line)", items: 0 });
+  for (const group of groups) entries[group].items += 1;
+  return { kind: "category", title: name, groups, entries };
+}
+
+// Words for colours are shown in their colour; a label that is nearly one concept has that concept's colour.
+function coloursOf(labels, groups, map) {
+  const words = labels.map((label) => (/^[a-z]+$/i.test(label) && CSS.supports("color", label) ? label : label === "amber" ? "#ffb300" : null));
+  if (words.filter(Boolean).length > labels.length / 2) {
+    return words.map((word, i) => (word ? `color-mix(in oklab, ${word} 84%, var(--ink))` : conceptColour(i)));
+  }
+  const shared = labels.map(() => new Map());
+  groups.forEach((group, i) => {
+    if (group < labels.length) shared[group].set(map.concept[i], (shared[group].get(map.concept[i]) ?? 0) + 1);
+  });
+  const taken = new Set();
+  const own = shared.map((concepts) => {
+    const all = [...concepts.values()].reduce((a, b) => a + b, 0);
+    const [concept, most] = [...concepts].sort((a, b) => b[1] - a[1])[0] ?? [-1, 0];
+    if (concept < 0 || most < 0.6 * all || taken.has(concept % 12)) return null;
+    taken.add(concept % 12);
+    return concept;
+  });
+  const free = Array.from({ length: 12 }, (_, k) => k).filter((k) => !taken.has(k));
+  return own.map((concept) => conceptColour(concept ?? free.shift() ?? 0));
+}
+
+function byNumber({ name, values }) {
+  const known = values.filter((value) => value !== null).sort((a, b) => a - b);
+  const low = known[Math.floor(known.length * 0.01)] ?? 0;
+  const high = known[Math.ceil(known.length * 0.99) - 1] ?? 1;
+  const quarter = (part) => known[Math.floor((known.length - 1) * part)] ?? 0;
+  // Where most values are crowded into a small part of the range, ranks are shown instead.
+  const isCrowded = quarter(0.75) - quarter(0.25) < 0.15 * (high - low);
+  const even = Array.from({ length: SHADES - 1 }, (_, i) => (isCrowded ? quarter((i + 1) / SHADES) : low + ((i + 1) * (high - low)) / SHADES));
+  const shade = (value) => {
+    let [from, to] = [0, even.length];
+    while (from < to) {
+      const at = (from + to) >> 1;
+      if (even[at] < value) from = at + 1;
+      else to = at;
+    }
+    return from;
+  };
+  const groups = Uint16Array.from(values, (value) => (value === null ? SHADES : shade(value)));
+  const entries = Array.from({ length: SHADES }, (_, i) => ({ label: null, colour: ramp(i / (SHADES - 1)), items: 0 }));
+  entries.push({ label: "unknown", colour: "var(--line)", items: 0 });
+  for (const group of groups) entries[group].items += 1;
+  return { kind: "number", title: name, groups, entries, ticks: [low, even[SHADES / 2 - 1], high], isCrowded };
+}
+
+/** only: the group that stands out, or -1; pick(group) is called when one is clicked. */
+export function legend(colouring, only, pick) {
+  const { kind, title, entries } = colouring;
+  const unknown = entries[SHADES]?.items ?? 0;
+  if (kind === "number") {
+    const stops = entries.slice(0, SHADES).map(({ colour }) => colour).join(", ");
+    return h(
+      "div",
+      { class: "legend" },
+      h("h3", { text: title }),
+      h("div", { class: "legend-ramp", "aria-hidden": "true", style: { background: `linear-gradient(to right, ${stops})` } }),
+      h("div", { class: "legend-ends" },
+        colouring.ticks.map((value) => h("span", { text: number(value) }))),
+      colouring.isCrowded && h("p", { class: "legend-note", text: "By rank: half of the items are on either side of the middle." }),
+      unknown > 0 && h("p", { class: "legend-note" }, h("span", { class: "legend-swatch", style: { "--c": "var(--line)" } }), `unknown for ${count(unknown, "item")}`),
+    );
+  }
+  return h(
+    "div",
+    { class: "legend" },
+    h("h3", { text: title }),
+    h("ul", {}, entries.map((entry, group) => entry.items > 0 && h("li", {}, h(
+      "button",
+      { type: "button", class: "legend-entry", "aria-pressed": String(group === only), on: { click: () => pick(group === only ? -1 : group) } },
+      h("span", { class: "legend-swatch", style: { "--c": entry.colour } }),
+      h("span", { class: "legend-label", text: entry.label }),
+      h("span", { class: "legend-count", text: number(entry.items) }),
+    )))),
+  );
+}

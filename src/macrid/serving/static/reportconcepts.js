@@ -1,0 +1,126 @@
+// The concepts of the report, with their dimensions and the evidence for their names.
+
+import * as api from "./api.js";
+import { gauge } from "./charts.js";
+import { conceptColour } from "./colours.js";
+import { clear, h } from "./dom.js";
+import { count, listed, number, pValue, percent, signed } from "./format.js";
+import { failure, thumb, thumbButton } from "./items.js";
+
+/** One disclosure for each concept, the largest first. */
+export function conceptList(app) {
+  const sorted = [...app.card.concepts].sort((a, b) => b.share - a.share);
+  return h(
+    "div",
+    { class: "report-stack" },
+    h("p", { class: "quiet", text: "A concept is a kind of thing that people look for; its dimensions are what can differ within it. Names come from attributes of the items, never from training, and are given only where the evidence holds." }),
+    h("div", { class: "report-concepts" }, sorted.map((concept) => oneConcept(app, concept))),
+  );
+}
+
+function oneConcept(app, concept) {
+  const named = concept.dimensions.filter(({ name }) => name !== null);
+  const inside = h("div", { class: "concept-inside" });
+  const details = h(
+    "details",
+    { class: "report-concept", "data-concept": concept.concept, style: { "--c": conceptColour(concept.concept) } },
+    h(
+      "summary",
+      {},
+      h("span", { class: "concept-swatch", "aria-hidden": "true" }),
+      h("span", { class: "concept-name" }, h("strong", { text: concept.label }),
+        h("span", { class: "quiet", text: named.length ? listed(named.map(({ label }) => label).slice(0, 6)) : "dimensions without names" })),
+      h("span", { class: "concept-thumbs" }, concept.typical.slice(0, 3).map((item) => thumb({ concept: concept.concept, ...item }, { size: 40 }))),
+      h("span", { class: "concept-share" },
+        gauge(concept.share, { colour: conceptColour(concept.concept), text: percent(concept.share), label: "share of all items" }),
+        h("span", { class: "quiet", text: count(concept.items, "item") })),
+    ),
+    inside,
+  );
+  details.addEventListener("toggle", () => {
+    if (details.open && !inside.firstChild) inside.append(...insideOf(app, concept));
+  });
+  return details;
+}
+
+function insideOf(app, concept) {
+  const more = h("div", { class: "concept-more" });
+  const all = h("button", { type: "button", class: "button", text: "All dimensions", on: { click: () => fillAll(app, concept, more, all) } });
+  return [
+    h("div", { class: "concept-typical" },
+      concept.typical.map((item) => thumbButton({ concept: concept.concept, ...item }, app.openItem, { size: 64 })),
+      h("p", { class: "quiet", text: nameEvidence(concept) })),
+    evidenceOf(concept),
+    dimensionTable(concept.dimensions, concept.label),
+    h("p", {}, all),
+    more,
+  ];
+}
+
+async function fillAll(app, concept, place, button) {
+  button.disabled = true;
+  try {
+    const { dimensions } = await api.get(`/concepts/${concept.concept}/dimensions`);
+    clear(place).append(dimensionTable(dimensions, `${concept.label}, all dimensions`));
+    button.remove();
+  } catch (error) {
+    button.disabled = false;
+    clear(place).append(failure(error, () => fillAll(app, concept, place, button)));
+  }
+}
+
+function nameEvidence(concept) {
+  const parts = [`${percent(concept.interactions)} of what people chose is here.`];
+  if (concept.edited) parts.push("The name was given by a person.");
+  else if (concept.name === null) parts.push(concept.why ? `No name: ${concept.why}.` : "No name: nothing known about the items sets them apart.");
+  else if (concept.strength !== null) parts.push(`The name fits to ${number(concept.strength)} of 1${concept.p === null ? "" : ` (${pValue(concept.p)})`}.`);
+  return parts.join(" ");
+}
+
+// What is found here more than elsewhere.
+function evidenceOf(concept) {
+  const rows = concept.evidence.filter((entry) => typeof entry.inside === "number").slice(0, 5);
+  if (!rows.length) return "";
+  return scrolled(`What sets ${concept.label} apart`, h(
+    "table",
+    {},
+    h("caption", { text: "What is found here more than elsewhere" }),
+    h("thead", {}, h("tr", {}, ["Attribute", "Value", "Here", "Elsewhere"].map((text) => h("th", { scope: "col", text })))),
+    h("tbody", {}, rows.map((entry) => h("tr", {}, h("td", { text: entry.attribute }), h("td", { text: entry.value }),
+      h("td", {}, gauge(entry.inside, { text: percent(entry.inside) })), h("td", {}, gauge(entry.outside, { text: percent(entry.outside) }))))),
+  ));
+}
+
+function dimensionTable(dimensions, label) {
+  return scrolled(`Dimensions of ${label}`, h(
+    "table",
+    { class: "dimension-table" },
+    h("caption", { text: "Dimensions; strength is how closely a dimension follows the attribute, 0 to 1" }),
+    h("thead", {}, h("tr", {}, ["Dimension", "From", "To", "Strength", "Evidence"].map((text) => h("th", { scope: "col", text })))),
+    h("tbody", {}, dimensions.map((dimension) => h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, h("span", { text: dimension.label }), dimension.edited && h("span", { class: "report-chip", text: "edited" })),
+      h("td", { text: dimension.low }),
+      h("td", { text: dimension.high }),
+      h("td", {}, dimension.strength === null ? "–" : gauge(dimension.strength, { text: number(dimension.strength) })),
+      h("td", { class: "quiet wide", text: evidenceText(dimension) }),
+    ))),
+  ));
+}
+
+function evidenceText(dimension) {
+  if (dimension.name === null && !dimension.attribute) return dimension.why ?? "no attribute goes with it";
+  const parts = [];
+  if (dimension.attribute) parts.push(dimension.attribute);
+  if (dimension.p !== null) parts.push(pValue(dimension.p));
+  if (dimension.attribute) parts.push(dimension.cross_validated ? "cross-validated" : "not cross-validated");
+  const [first] = dimension.evidence;
+  if (typeof first?.correlation === "number") parts.push(`correlation ${signed(first.correlation)}`);
+  return parts.join(" · ") || "named by a person";
+}
+
+/** A wide table that scrolls by itself, with the keyboard too. */
+export function scrolled(label, table) {
+  return h("div", { class: "report-scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+}

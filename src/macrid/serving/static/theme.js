@@ -1,0 +1,7 @@
+// Before the first paint: the theme that was chosen last time.
+try {
+  const chosen = localStorage.getItem("macrid-theme");
+  if (chosen) document.documentElement.dataset.theme = chosen;
+} catch {
+  // Storage is off; the system's theme it is.
+}

@@ -1,0 +1,74 @@
+"""A run of a shop that is trained well enough to have names, and the app around it."""
+
+import shutil
+
+import pytest
+
+from macrid import runs
+
+
+@pytest.fixture(scope="session")
+def shop_run(tmp_path_factory):
+    """A run with names and held-out users: do not change it."""
+    import macrid
+    from macrid.data.shop import generate
+
+    split = generate(users=1200, items=500, seed=2).split(heldout=60)
+    model = macrid.MacridVAE(concepts=7, dim=24)
+    model.fit(split.train, validation=split.validation, epochs=25, batch_size=100, seed=1, device="cpu")
+    macrid.understand(model)
+    metrics = {name: macrid.evaluate(model, getattr(split, name)).as_json() for name in ("validation", "test")}
+    folder = tmp_path_factory.mktemp("shop") / "run"
+    runs.save(
+        model, folder, heldout={"validation": split.validation, "test": split.test}, metrics=metrics,
+        data={"source": "folder", "path": "/somewhere"},
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shop_model(shop_run):
+    return runs.load(shop_run, "cpu")
+
+
+@pytest.fixture
+def own_run(shop_run, tmp_path):
+    """A copy that may be changed."""
+    return shutil.copytree(shop_run, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def popularity_run(trained, tmp_path_factory):
+    """A model without concepts, of integer ids without titles."""
+    import macrid
+
+    model = macrid.Popularity().fit(trained[1].train.matrix)
+    folder = tmp_path_factory.mktemp("popularity") / "run"
+    runs.save(model, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def client_of():
+    """A function from a run and settings to a client of its app, closed at the end."""
+    from contextlib import ExitStack
+
+    from starlette.testclient import TestClient
+
+    from macrid.config import ServingSettings
+    from macrid.serving.app import create_app
+
+    with ExitStack() as stack:
+
+        def make(run, **settings):
+            app = create_app(run, ServingSettings.make(settings))
+            address = f"http://{settings.get('host', '127.0.0.1')}"
+            return stack.enter_context(TestClient(app, base_url=address, raise_server_exceptions=False))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def client(client_of, shop_run):
+    """Of the shop; it changes nothing in the run."""
+    return client_of(shop_run, edits="no")

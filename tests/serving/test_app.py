@@ -1,0 +1,414 @@
+"""What every address answers, against what the library says."""
+
+import json
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+import macrid
+from macrid import runs
+from macrid.interpret.space import space_of
+from macrid.serving import schemas, schemas_about
+
+
+def ok(answer):
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def problem(answer, status, *words):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = schemas_about.Problem.model_validate(answer.json())
+    assert told.status == status
+    for word in words:
+        assert word in told.detail
+    return told
+
+
+def history_of(client, user="test-0"):
+    return [item["id"] for item in ok(client.get(f"/v1/users/{user}"))["history"]]
+
+
+def knob(client, concept="bags", dimension="size"):
+    card = ok(client.get("/v1/model"))
+    own = next(entry for entry in card["concepts"] if entry["name"] == concept)
+    return next(entry for entry in own["dimensions"] if entry["name"] == dimension)
+
+
+# About
+
+
+def test_the_card_tells_settings_scores_concepts_and_dimensions_with_evidence(client, shop_model):
+    card = schemas_about.Model.model_validate(ok(client.get("/v1/model")))
+    assert card.settings["dim"] == 24
+    assert card.metrics["test"]["metrics"]["ndcg@100"]["mean"] > 0.4
+    assert (card.items, card.users, card.has_pictures, card.can_rename) == (500, 120, True, False)
+    assert {entry.name for entry in card.concepts} >= {"bags", "shoes", "lamps"}
+    assert sum(entry.items for entry in card.concepts) == 500
+    bags = next(entry for entry in card.concepts if entry.name == "bags")
+    assert bags.evidence[0]["value"] == "bags"
+    size = next(entry for entry in bags.dimensions if entry.name == "size")
+    own = space_of(shop_model).range_of(bags.concept)
+    np.testing.assert_allclose(size.range, [end[size.dimension] for end in own], atol=1e-4)
+    assert sum(size.histogram.counts) > 20
+    assert size.evidence[0]["attribute"] == "size"
+    assert size.examples["low"]
+    strengths = [entry.strength for entry in bags.dimensions if entry.name and entry.attribute != "popularity"]
+    assert strengths == sorted(strengths, reverse=True)
+    assert bags.dimensions[len(strengths)].attribute == "popularity"
+
+
+def test_the_card_does_not_tell_where_files_lie(client):
+    assert "/somewhere" not in client.get("/v1/model").text
+
+
+def test_all_dimensions_of_a_concept_can_be_asked_for(client):
+    found = schemas_about.Dimensions.model_validate(ok(client.get("/v1/concepts/2/dimensions")))
+    assert sorted(entry.dimension for entry in found.dimensions) == list(range(24))
+    problem(client.get("/v1/concepts/7/dimensions"), 404, "0 to 6")
+
+
+def test_the_report_has_scores_and_one_line_an_epoch(client, shop_model):
+    found = schemas_about.Report.model_validate(ok(client.get("/v1/report")))
+    assert [line["epoch"] for line in found.log] == [epoch.epoch for epoch in shop_model.log]
+    assert found.metrics["test"]["users"] == 60
+
+
+def test_the_map_has_every_item_and_is_rough_until_it_is_worked_out(client, shop_model):
+    found = schemas_about.Map.model_validate(ok(client.get("/v1/map")))
+    assert found.id == [str(item) for item in shop_model.items]
+    assert found.concept == shop_model.concepts_of_items().tolist()
+    assert np.isfinite([found.x, found.y]).all()
+    assert len(set(zip(found.x, found.y, strict=True))) > 400
+
+
+def test_values_of_an_attribute_come_in_the_order_of_the_map(client, shop_model):
+    price = ok(client.get("/v1/map/values", params={"by": "price"}))
+    np.testing.assert_allclose(price["values"], shop_model.table.column("price").to_numpy())
+    found = ok(client.get("/v1/map/values", params={"by": "category"}))
+    labelled = [found["labels"][int(value)] for value in found["values"]]
+    assert labelled == shop_model.table.column("category").to_pylist()
+    heel = ok(client.get("/v1/map/values", params={"by": "heel"}))["values"]
+    assert heel.count(None) == shop_model.table.column("heel").null_count
+    problem(client.get("/v1/map/values", params={"by": "taste"}), 404, "price")
+
+
+# Items and users
+
+
+def test_items_are_found_by_words_with_typing_mistakes_page_by_page(client):
+    found = ok(client.get("/v1/items", params={"q": "lether bag", "limit": 5}))
+    assert found["total"] > 5
+    assert all("leather" in item["title"] for item in found["items"])
+    rest = ok(client.get("/v1/items", params={"q": "lether bag", "limit": 100, "offset": 5}))
+    assert len(rest["items"]) == found["total"] - 5
+    assert not {item["id"] for item in found["items"]} & {item["id"] for item in rest["items"]}
+    own = ok(client.get("/v1/items", params={"concept": 3, "limit": 100}))
+    assert {item["concept"] for item in own["items"]} == {3}
+
+
+def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
+    item = schemas_about.Item.model_validate(ok(client.get("/v1/items/bag-0007")))
+    row = shop_model.table.slice(list(shop_model.items).index("bag-0007"), 1).to_pylist()[0]
+    assert item.attributes["price"] == row["price"]
+    assert item.title == row["title"]
+    assert sum(item.concepts) == pytest.approx(1, abs=1e-4)
+    assert item.concept == int(np.argmax(item.concepts))
+    picture = client.get(item.picture)
+    assert picture.headers["content-type"].startswith("image/svg+xml")
+    assert "sandbox" in picture.headers["content-security-policy"]
+    again = client.get(item.picture, headers={"if-none-match": picture.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_known_users_are_listed_and_have_histories(client, shop_run):
+    found = ok(client.get("/v1/users", params={"q": "validation", "limit": 2, "offset": 1}))
+    assert [user["id"] for user in found["users"]] == ["validation-1", "validation-2"]
+    assert found["total"] == 60
+    history = runs.read_heldout(shop_run, "validation").history
+    assert found["users"][0]["items"] == history.indptr[2] - history.indptr[1]
+    assert len(history_of(client, "validation-1")) == found["users"][0]["items"]
+
+
+def test_similar_items_are_those_of_the_library(client, shop_model):
+    found = schemas.Similar.model_validate(ok(client.get("/v1/similar", params={"item": "mug-0003", "n": 4})))
+    assert [item.id for item in found.items] == shop_model.similar_items("mug-0003", 4).ids
+
+
+# Recommending
+
+
+def test_recommendations_are_those_of_the_library(client, shop_model):
+    history = history_of(client)
+    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json={"history": history, "n": 12})))
+    expected = shop_model.recommend(history, 12)
+    assert [item.id for item in found.items] == expected.ids
+    np.testing.assert_allclose([item.score for item in found.items], [item.score for item in expected], rtol=1e-4)
+    assert [(item.title, item.concept) for item in found.items] == [(item.title, item.concept) for item in expected]
+    by_user = ok(client.post("/v1/recommend", json={"user": "test-0", "n": 12}))
+    assert [item["id"] for item in by_user["items"]] == expected.ids
+
+
+def test_include_and_exclude_and_seen_items_rule_what_is_chosen(client, shop_model):
+    history, among = history_of(client), [f"bag-{number:04d}" for number in range(1, 40)]
+    asked = {"history": history, "n": 8, "include": among, "exclude": [*among[:20], "gone"], "exclude_seen": False}
+    found = ok(client.post("/v1/recommend", json=asked))
+    expected = shop_model.recommend(history, 8, exclude_seen=False, include=among[20:])
+    assert [item["id"] for item in found["items"]] == expected.ids
+
+
+def test_unknown_items_are_named_and_left_aside(client, shop_model):
+    found = ok(client.post("/v1/recommend", json={"history": ["bag-0001", "gone", 17], "n": 3}))
+    assert found["unknown"] == ["gone", "17"]
+    assert [item["id"] for item in found["items"]] == shop_model.recommend(["bag-0001"], 3).ids
+
+
+def test_moves_give_what_steer_gives_and_tell_what_changed(client, shop_model):
+    history = history_of(client)
+    moves = [{"concept": "bags", "dimension": "size", "to": 0.25}, {"concept": "bags", "share": 0.7}]
+    asked = {"history": history, "n": 10, "moves": moves, "before": True}
+    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
+    expected = macrid.steer(shop_model, history, moves=moves, n=10)
+    assert [item.id for item in found.items] == expected.ids
+    assert [item.id for item in found.before] == expected.before.ids
+    told = found.moved.model_dump(by_alias=True)
+    assert told == json.loads(json.dumps(expected.as_json()["moved"]))
+    np.testing.assert_allclose(found.shares, expected.shares, atol=1e-5)
+    assert found.effects[0].after == pytest.approx(0.25, abs=1e-4)
+    again = ok(client.post("/v1/recommend", json={**asked, "moves": [m.model_dump() for m in found.moves]}))
+    assert [item["id"] for item in again["items"]] == expected.ids
+
+
+def test_moves_towards_an_attribute_and_beyond_what_users_have_are_told_of(client, shop_model):
+    history = history_of(client)
+    move = {"towards": "price", "amount": 5}
+    found = ok(client.post("/v1/recommend", json={"history": history, "n": 5, "moves": [move]}))
+    assert "beyond what real users have" in found["warnings"][0]
+    with pytest.warns(macrid.errors.RangeWarning):
+        assert [item["id"] for item in found["items"]] == macrid.steer(shop_model, history, moves=[move], n=5).ids
+
+
+def test_a_list_for_every_concept_has_its_best_items(client, shop_model):
+    history = history_of(client)
+    asked = {"history": history, "n": 6, "by_concept": True}
+    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
+    assert sorted(row.concept for row in found.concepts) == list(range(7))
+    shares = [found.shares[row.concept] for row in found.concepts]
+    assert shares == sorted(shares, reverse=True)
+    concepts = shop_model.concepts_of_items()
+    for row in found.concepts:
+        own = [shop_model.items[int(at)] for at in np.flatnonzero(concepts == row.concept)]
+        assert [item.id for item in row.items] == shop_model.recommend(history, 6, include=own).ids
+
+
+def test_an_explanation_names_the_items_that_count(client, shop_model):
+    history = history_of(client)
+    found = ok(client.post("/v1/recommend", json={"history": history, "n": 3, "explain": True}))
+    expected = macrid.explain(shop_model, history, n=3)
+    for item, reason in zip(found["items"], expected, strict=True):
+        assert [pull["id"] for pull in item["reason"]["pulls"]] == [pull.id for pull in reason.pulls]
+        assert item["reason"]["share"] == pytest.approx(reason.share, abs=1e-6)
+
+
+def test_an_empty_history_gives_what_suits_nobody_in_particular(client, shop_model):
+    found = ok(client.post("/v1/recommend", json={"history": [], "n": 3, "explain": True}))
+    assert [item["id"] for item in found["items"]] == shop_model.recommend([], 3).ids
+
+
+def test_a_batch_gives_each_its_own_list(client, shop_model):
+    histories = [history_of(client, f"test-{user}") for user in range(5)] + [[]]
+    found = ok(client.post("/v1/recommend/batch", json={"histories": histories, "n": 7, "exclude": ["bag-0001"]}))
+    for history, row in zip(histories, found["results"], strict=True):
+        assert [item["id"] for item in row["items"]] == shop_model.recommend(history, 7, exclude=["bag-0001"]).ids
+    wrong = client.post("/v1/recommend/batch", json={"histories": [["bag-0001"], ["gone"]]})
+    problem(wrong, 422, "histories[1]", "gone")
+
+
+def test_somebody_has_shares_and_coordinates_that_moves_change(client, shop_model):
+    history, size = history_of(client), knob(client)
+    found = schemas.Encoded.model_validate(ok(client.post("/v1/encode", json={"history": history})))
+    confidence = shop_model.encode(history).confidence
+    np.testing.assert_allclose([row.share for row in found.concepts], confidence / confidence.sum(), atol=1e-5)
+    assert sum(row.recommended for row in found.concepts) == pytest.approx(1, abs=1e-4)
+    move = {"concept": size["concept"], "dimension": size["dimension"], "to": 0.1}
+    moved = ok(client.post("/v1/encode", json={"history": history, "moves": [move]}))["concepts"][size["concept"]]
+    assert moved["coordinates"][size["dimension"]] == pytest.approx(0.1, abs=1e-3)
+
+
+def test_a_walk_is_that_of_the_library(client, shop_model):
+    asked = {"item": "bag-0007", "dimension": "size", "steps": 6, "keep_start": True}
+    found = schemas.Traversed.model_validate(ok(client.post("/v1/traverse", json=asked)))
+    expected = macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True)
+    assert [stop.id for stop in found.items] == expected.ids
+    from_user = ok(client.post("/v1/traverse", json={"user": "test-0", "concept": "bags", "dimension": "size"}))
+    history = history_of(client)
+    assert [stop["id"] for stop in from_user["items"]] == macrid.traverse(
+        shop_model, dimension="size", history=history, concept="bags"
+    ).ids
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "words"),
+    [
+        ("POST", "/v1/recommend", {"history": ["gone"]}, 422, ["gone", "bag-0011"]),
+        ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["one of them"]),
+        ("POST", "/v1/recommend", {}, 422, ["one of them"]),
+        ("POST", "/v1/recommend", {"user": "nobody"}, 404, ["nobody", "test-0"]),
+        ("POST", "/v1/recommend", {"history": [], "n": 0}, 422, ["n:"]),
+        ("POST", "/v1/recommend", {"history": [], "n": 600}, 422, ["600", "500"]),
+        ("POST", "/v1/recommend", {"history": [], "colour": "red"}, 422, ["colour"]),
+        ("POST", "/v1/recommend", {"history": [True]}, 422, ["history[0]"]),
+        ("POST", "/v1/recommend", {"history": [], "include": ["gone"]}, 422, ["include", "gone"]),
+        ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 99, "share": 0.1}]}, 422, ["99"]),
+        ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 1}]}, 422, ["a move is one of"]),
+        ("POST", "/v1/recommend", {"history": [], "moves": [{"towards": "taste", "amount": 1}]}, 422, ["taste"]),
+        ("POST", "/v1/recommend/batch", {"histories": []}, 422, ["at least one"]),
+        ("POST", "/v1/encode", {"history": ["gone"]}, 422, ["gone"]),
+        ("POST", "/v1/traverse", {"item": "gone", "dimension": 0}, 422, ["gone"]),
+        ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": "taste"}, 422, ["taste", "size"]),
+        ("POST", "/v1/traverse", {"dimension": 0}, 422, ["one of them"]),
+        ("GET", "/v1/items/gone", None, 404, ["gone"]),
+        ("GET", "/v1/pictures/gone", None, 404, ["gone"]),
+        ("GET", "/v1/users/nobody", None, 404, ["nobody"]),
+        ("GET", "/v1/similar?item=gone", None, 404, ["gone"]),
+        ("GET", "/v1/similar?item=bag-0001&n=500", None, 422, ["499"]),
+        ("GET", "/v1/items?limit=0", None, 422, ["limit"]),
+        ("GET", "/v1/items?concept=9", None, 404, ["9"]),
+        ("GET", "/v1/nothing", None, 404, ["nothing"]),
+        ("DELETE", "/v1/model", None, 405, []),
+        ("PATCH", "/v1/concepts/1", {"name": "things"}, 403, ["token"]),
+        ("POST", "/v1/reload", {}, 403, ["token"]),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_shape(client, method, path, body, status, words):
+    problem(client.request(method, path, json=body), status, *words)
+
+
+def test_what_is_no_json_is_said(client):
+    told = problem(client.post("/v1/recommend", content=b"{", headers={"content-type": "application/json"}), 422)
+    assert "no JSON" in told.detail
+
+
+def test_a_failure_of_ours_is_a_problem_without_a_traceback(client_of, shop_run, monkeypatch, caplog):
+    own = client_of(shop_run)
+    monkeypatch.setattr(own.app.state.service.hosted.card, "model", lambda: 1 / 0)
+    told = problem(own.get("/v1/model"), 500)
+    assert "division" not in told.detail
+    assert "division" in caplog.text
+
+
+# Names
+
+
+def test_names_are_kept_in_the_run_and_seen_by_others(client_of, own_run):
+    one, other = client_of(own_run), client_of(own_run)
+    digest = ok(one.get("/v1/model"))["digest"]
+    size = knob(one)
+    renamed = ok(one.patch(f"/v1/concepts/{size['concept']}", json={"name": "<b>handbags</b>"}))
+    assert (renamed["name"], renamed["edited"]) == ("<b>handbags</b>", True)
+    place = f"/v1/concepts/{size['concept']}/dimensions/{size['dimension']}"
+    assert ok(one.patch(place, json={"name": "bulk", "low": "small"}))["name"] == "bulk"
+    card = ok(other.get("/v1/model"))
+    assert card["digest"] != digest
+    assert card["concepts"][size["concept"]]["label"] == "<b>handbags</b>"
+    assert runs.load(own_run, "cpu").names.dimension(size["concept"], size["dimension"]).low == "small"
+    moved = {"user": "test-0", "moves": [{"concept": "<b>handbags</b>", "dimension": "bulk", "to": 0.1}]}
+    ok(other.post("/v1/recommend", json=moved))
+    problem(one.patch(place, json={}), 422, "nothing to rename")
+    problem(one.patch(f"/v1/concepts/{size['concept']}", json={"name": " "}), 422, "empty")
+
+
+def test_a_run_that_cannot_be_written_keeps_its_names(client_of, own_run, monkeypatch):
+    own = client_of(own_run)
+    monkeypatch.setattr("macrid.runs.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+    problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "disk full")
+    assert "things" not in own.get("/v1/model").text
+
+
+# Other models and runs
+
+
+def test_a_model_without_concepts_recommends_and_says_what_it_has_not(client_of, popularity_run):
+    own, model = client_of(popularity_run), runs.load(popularity_run, "cpu")
+    card = ok(own.get("/v1/model"))
+    assert (card["has_concepts"], card["concepts"], card["has_titles"], card["users"]) == (False, [], False, 0)
+    found = ok(own.post("/v1/recommend", json={"history": ["3", 5], "n": 4}))
+    assert [int(item["id"]) for item in found["items"]] == model.recommend([3, 5], 4).ids
+    assert ok(own.get("/v1/items", params={"q": "12"}))["items"][0]["id"] == "12"
+    assert len(ok(own.get("/v1/map"))["x"]) == len(model.items)
+    for path, body in (
+        ("/v1/encode", {"history": [3]}),
+        ("/v1/traverse", {"item": 3, "dimension": 0}),
+        ("/v1/recommend", {"history": [3], "moves": [{"concept": 0, "share": 1}]}),
+        ("/v1/recommend", {"history": [3], "by_concept": True}),
+    ):
+        problem(own.post(path, json=body), 409, "Popularity")
+
+
+def test_ids_with_slashes_and_hostile_titles_come_back_as_they_are(client_of, shop_model, tmp_path):
+    import copy
+
+    import pyarrow as pa
+
+    from macrid.data.ids import Ids
+
+    hostile = ["a/b", "../../etc/passwd", "q?x=1#y", "<script>alert(1)</script>", "% 20", 'say "hi"\\', "ümlaut 🎒"]
+    model = copy.deepcopy(shop_model)
+    model.items = Ids([*hostile, *list(model.items)[len(hostile) :]])
+    titles = [*hostile, *model.table.column("title").to_pylist()[len(hostile) :]]
+    model.table = model.table.set_column(0, "title", pa.array(titles))
+    runs.save(model, tmp_path / "run")
+    own = client_of(tmp_path / "run")
+    for item in hostile:
+        found = ok(own.get(f"/v1/items/{quote(item, safe='')}"))
+        assert (found["id"], found["title"]) == (item, item)
+        assert own.get(f"/v1/pictures/{quote(item, safe='')}").status_code in (200, 404)
+        ok(own.post("/v1/recommend", json={"history": [item], "n": 2}))
+
+
+def test_users_of_a_file_of_events_are_known_by_their_ids(client_of, shop_run, shop_model, tmp_path):
+    events = tmp_path / "events.csv"
+    events.write_text("user_id,item_id\nann,bag-0001\nann,mug-0002\nann,gone\nbob,lamp-0003\n", "utf-8")
+    own = client_of(shop_run, users=str(events))
+    assert ok(own.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 1}]
+    found = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5}))
+    assert [item["id"] for item in found["items"]] == shop_model.recommend(["bag-0001", "mug-0002"], 5).ids
+
+
+def test_a_run_without_names_is_named_when_it_is_opened(client_of, own_run):
+    (own_run / "names.json").unlink()
+    assert {entry["name"] for entry in ok(client_of(own_run).get("/v1/model"))["concepts"]} >= {"bags", "mugs"}
+
+
+# Running
+
+
+def test_health_readiness_and_counts_are_told_at_the_root_and_under_v1(client):
+    for root in ("", "/v1"):
+        assert ok(client.get(f"{root}/healthz"))["status"] == "ok"
+        assert ok(client.get(f"{root}/readyz"))["run"] == "run"
+        text = client.get(f"{root}/metrics").text
+        assert 'macrid_requests_total{method="GET",route="/healthz",status="200"}' in text
+        assert "macrid_batch_users_bucket" in text
+
+
+def test_another_run_takes_over_and_a_bad_one_does_not(client_of, own_run, popularity_run):
+    import shutil
+
+    shutil.copytree(popularity_run, own_run.parent / "other")
+    (own_run.parent / "bad").mkdir()
+    own = client_of(own_run)
+    problem(own.post("/v1/reload", json={"run": "bad"}), 409, "still served")
+    problem(own.post("/v1/reload", json={"run": "none"}), 404, "none")
+    problem(own.post("/v1/reload", json={"run": "../run"}), 422, "slashes")
+    assert ok(own.get("/readyz"))["run"] == "run"
+    assert ok(own.post("/v1/reload", json={"run": "other"}))["run"] == "other"
+    assert ok(own.get("/v1/model"))["model"] == "Popularity"
+    assert ok(own.post("/v1/reload", json={}))["run"] == "other"
+    assert ok(own.post("/v1/reload", json={"run": "run"}))["run"] == "run"
+    assert ok(own.get("/v1/model"))["model"] == "MacridVAE"

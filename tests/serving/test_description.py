@@ -1,0 +1,63 @@
+"""Whatever the description of the API allows, and whatever it does not, is answered as it says."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import CHECKS
+from schemathesis.generation import GenerationMode
+
+from macrid.config import ServingSettings
+from macrid.serving.app import create_app
+
+schemathesis.checks.load_all_checks()
+LEFT_OUT = ("positive_data_acceptance", "unsupported_method")  # an id must exist, not only be text; 405: see test_app
+
+
+async def _nothing(_):
+    yield
+
+
+@pytest.fixture(scope="module")
+def described(shop_run):
+    """The app with limits that random requests stay within."""
+    app = create_app(shop_run, ServingSettings.make(host="0.0.0.0", edits="no", timeout=60))
+    app.router.lifespan_context = asynccontextmanager(
+        _nothing
+    )  # requests come one by one, each with a start and an end
+    yield schemathesis.openapi.from_asgi("/v1/openapi.json", app)
+    app.state.service.close()
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_answers_are_as_described_whether_requests_are_or_not(described, mode):
+    checks = [check for check in CHECKS.get_all() if check.__name__ in LEFT_OUT]
+    tried = []
+    for found in described.get_all_operations():
+        operation = found.ok()
+
+        @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def try_it(case):
+            case.call_and_validate(excluded_checks=checks)
+
+        try:
+            try_it()
+        except Unsatisfiable:  # nothing can be wrong with a request that has nothing in it
+            assert mode is GenerationMode.NEGATIVE
+            continue
+        tried.append(operation.label)
+    assert {"POST /v1/recommend", "POST /v1/traverse", "GET /v1/items"} <= set(tried)
+
+
+def test_everything_is_described_with_examples(described):
+    raw = described.raw_schema
+    for path, methods in raw["paths"].items():
+        for method, told in methods.items():
+            assert told["description"], (method, path)
+            if method in ("post", "patch") and path != "/v1/session":
+                body = told["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                assert raw["components"]["schemas"][body]["examples"], body
+            assert told["responses"]["422"]["content"].keys() == {"application/problem+json"}

@@ -1,0 +1,164 @@
+"""Who may ask, how much, how long, and what every answer carries."""
+
+import asyncio
+import time
+
+import pytest
+
+from macrid.config import ServingSettings
+from macrid.serving.guard import may_edit
+from tests.serving.test_app import ok, problem
+
+ASK = {"history": ["bag-0011"], "n": 2}
+
+
+@pytest.fixture(scope="module")
+def secret(client_of, shop_run):
+    return client_of(shop_run, token="correct horse", host="0.0.0.0")
+
+
+@pytest.fixture(scope="module")
+def tight(client_of, shop_run):
+    """With small limits."""
+    limits = {"max_items": 5, "max_history": 4, "max_batch": 2, "max_moves": 1, "max_body": 2048, "timeout": 0.5}
+    return client_of(shop_run, **limits, edits="no")
+
+
+@pytest.mark.parametrize("path", ["/v1/model", "/v1/items", "/v1/pictures/bag-0011", "/v1/openapi.json", "/metrics"])
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic correct horse", "correct horse", "Bearer"])
+def test_without_the_token_nothing_is_told(secret, path, header):
+    answer = secret.get(path, headers={} if header is None else {"authorization": header})
+    problem(answer, 401, "Authorization: Bearer")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_with_the_token_everything_is_told_and_the_page_itself_needs_none(secret):
+    header = {"authorization": "Bearer correct horse"}
+    assert ok(secret.get("/v1/model", headers=header))["can_rename"] is True
+    assert ok(secret.get("/v1/openapi.json", headers=header))["security"] == [{"token": []}]
+    assert secret.get("/").status_code == secret.get("/healthz").status_code == secret.get("/readyz").status_code == 200
+
+
+def test_the_cookie_of_a_session_shows_pictures_and_is_good_for_nothing_else(secret):
+    answer = secret.post("/v1/session", headers={"authorization": "Bearer correct horse"})
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    own = {"cookie": cookie.partition(";")[0]}
+    assert secret.get("/v1/pictures/bag-0011", headers=own).status_code == 200
+    problem(secret.get("/v1/model", headers=own), 401)
+    problem(secret.post("/v1/recommend", json=ASK, headers=own), 401)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"host": "::1"}, True),
+        ({"host": "0.0.0.0"}, False),
+        ({"host": "shop.example"}, False),
+        ({"host": "0.0.0.0", "token": "correct horse"}, True),
+        ({"host": "0.0.0.0", "edits": "yes"}, True),
+        ({"edits": "no"}, False),
+    ],
+)
+def test_who_is_not_known_may_change_nothing_from_elsewhere(settings, expected):
+    assert may_edit(ServingSettings.make(settings)) is expected
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80"])
+def test_a_local_service_answers_to_local_names_only(client, host):
+    problem(client.get("/v1/model", headers={"host": host}), 421, "localhost")
+    assert client.get("/v1/model", headers={"host": "localhost:8000"}).status_code == 200
+
+
+def test_pages_of_other_sites_may_not_ask(client, client_of, shop_run):
+    other = {"origin": "https://evil.example"}
+    problem(client.post("/v1/recommend", json=ASK, headers=other), 403, "--origin")
+    problem(client.post("/v1/recommend", json=ASK, headers={"origin": "null"}), 403)
+    assert "access-control-allow-origin" not in client.get("/v1/model", headers=other).headers
+    assert client.post("/v1/recommend", json=ASK, headers={"origin": "http://127.0.0.1"}).status_code == 200
+    allowed = client_of(shop_run, origins=("https://shop.example",))
+    answer = allowed.post("/v1/recommend", json=ASK, headers={"origin": "https://shop.example"})
+    assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+    problem(allowed.post("/v1/recommend", json=ASK, headers=other), 403)
+
+
+def test_a_form_of_another_page_cannot_be_taken_for_json(client):
+    answer = client.post("/v1/recommend", content='{"history": []}', headers={"content-type": "text/plain"})
+    problem(answer, 422)
+
+
+@pytest.mark.parametrize("path", ["/", "/static/main.js", "/v1/model", "/v1/nothing", "/healthz"])
+def test_every_answer_allows_nothing_from_elsewhere(client, path):
+    headers = client.get(path).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_nothing_but_its_own_files_is_served(client):
+    for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/", "/static"):
+        assert client.get(path).status_code in (404, 405), path
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/recommend", {"history": [], "n": 6}, ["6", "at most 5"]),
+        ("/v1/recommend", {"history": ["a", "b", "c", "d", "e"]}, ["history", "at most 4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "exclude": ["a"] * 5}, ["exclude", "at most 4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "include": ["a"] * 5}, ["include", "at most 4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "moves": [{"concept": 0, "share": 0.5}] * 2}, ["moves", "at most 1"]),
+        ("/v1/recommend/batch", {"histories": [[], [], []], "n": 1}, ["3 histories", "2 at once"]),
+        ("/v1/encode", {"history": ["a", "b", "c", "d", "e"]}, ["at most 4"]),
+    ],
+)
+def test_who_asks_for_too_much_is_told_how_much_there_is(tight, path, body, words):
+    problem(tight.post(path, json=body), 422, *words)
+
+
+def test_similar_items_have_the_same_limit(tight):
+    problem(tight.get("/v1/similar", params={"item": "bag-0011", "n": 6}), 422, "at most 5")
+
+
+def test_a_body_that_is_too_large_is_refused_whether_it_tells_its_length_or_not(tight):
+    large = b'{"history": ["' + b"x" * 4000 + b'"]}'
+    own = {"content-type": "application/json"}
+    problem(tight.post("/v1/recommend", content=large, headers=own), 413, "2,048")
+    problem(tight.post("/v1/recommend", content=iter([large[:100], large[100:]]), headers=own), 413, "2,048")
+
+
+def test_an_answer_that_takes_too_long_is_given_up(tight, monkeypatch):
+    served = tight.app.state.service.hosted.served
+    monkeypatch.setattr(served.search, "find", lambda *_, **__: time.sleep(1.0))
+    begin = time.monotonic()
+    problem(tight.get("/v1/items"), 503, "0.5 s")
+    assert time.monotonic() - begin < 0.9
+
+
+def test_a_request_that_is_never_completed_is_given_up(tight):
+    """A slow sender must not hold a connection for ever."""
+    sent, parts = [], [{"type": "http.request", "body": b"{", "more_body": True}]
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "query_string": b"", "headers": headers}
+
+    async def receive():
+        if not parts:
+            await asyncio.sleep(60)
+        return parts.pop()
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(asyncio.wait_for(tight.app(scope, receive, send), 10))
+    assert sent[0]["status"] == 408
+    assert (b"connection", b"close") in sent[0]["headers"]
+
+
+def test_long_answers_are_compressed_and_short_ones_are_not(client):
+    long = client.get("/v1/model", headers={"accept-encoding": "gzip"})
+    assert long.headers["content-encoding"] == "gzip"
+    assert int(long.headers["content-length"]) < len(long.content) / 3
+    assert "content-encoding" not in client.get("/healthz", headers={"accept-encoding": "gzip"}).headers

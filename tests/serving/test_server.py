@@ -1,0 +1,219 @@
+"""The server as a process: swapped and ended while it is asked, alone and as several."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+
+from macrid.config import ServingSettings
+from macrid.errors import SettingsError
+from macrid.serving import server
+
+SHARED = (r"/model\.safetensors$", r"/macrid-serving-\w+/\w+\.safetensors$")
+ASK = json.dumps({"history": ["bag-0011", "mug-0003"], "n": 5})
+
+
+class Server:
+    """`macrid serve` in a process of its own."""
+
+    def __init__(self, process):
+        self.process, self.asked = process, 0
+        line = process.stdout.readline()
+        assert "the studio is at" in line, process.stderr.read()
+        self.port = int(re.search(r":(\d+)/", line)[1])
+
+    def ask(self, method, path, body=None):
+        self.asked += 1
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, content
+
+    def served_now(self):
+        return json.loads(self.ask("GET", "/readyz")[1])["run"]
+
+
+@contextmanager
+def serving(run, *options):
+    command = [sys.executable, "-m", "macrid", "serve", str(run), "--port", "0", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    with process:
+        try:
+            yield Server(process)
+        finally:
+            process.kill() if process.poll() is None else None
+
+
+class Clients:
+    """Many that ask again and again over connections that stay open; what went wrong is kept."""
+
+    def __init__(self, port, count=12):
+        self.port, self.answered, self.refused, self.lost, self.firsts = port, 0, 0, [], set()
+        self.stop, self.is_ending, self._lock = threading.Event(), False, threading.Lock()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for(self, count):
+        wait_until(lambda: self.answered >= count)
+
+    def _ask(self):
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            self._ask_through(connection)
+
+    def _ask_through(self, connection):
+        is_new = True
+        while not self.stop.is_set():
+            try:
+                if connection.sock is None:
+                    is_new = True
+                    connection.connect()
+                connection.request("POST", "/v1/recommend", ASK, {"content-type": "application/json"})
+                answer = connection.getresponse()
+                told = json.loads(answer.read())
+                assert answer.status == 200, told
+                assert len(told["items"]) == 5
+            except OSError as error:
+                if not (self.is_ending and is_new):
+                    self.lost.append(repr(error))
+                else:  # nobody takes a new connection any more
+                    self.refused += 1
+                return
+            is_new = False
+            with self._lock:
+                self.answered += 1
+                self.firsts.add(told["items"][0]["id"])
+            if answer.will_close:
+                connection.close()
+
+
+def wait_until(fact):
+    begin = time.monotonic()
+    while not fact():
+        assert time.monotonic() - begin < 40
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def two_runs(shop_run, tmp_path):
+    """A link to a run, and another run that recommends something else."""
+    from macrid import runs
+
+    shutil.copytree(shop_run, tmp_path / "one")
+    model = runs.load(shop_run, "cpu")
+    with_other = model.network.item_vectors.detach().flip(0).contiguous()
+    model.network.item_vectors.data.copy_(with_other)
+    runs.save(model, tmp_path / "two")
+    (tmp_path / "current").symlink_to(tmp_path / "one")
+    return tmp_path
+
+
+def point_to(folder, name):
+    (folder / "next").symlink_to(folder / name)
+    os.replace(folder / "next", folder / "current")
+
+
+def test_a_swap_under_load_by_signal_and_by_request_drops_nothing_and_ending_loses_no_answer(two_runs):
+    with serving(two_runs / "current", "--drain", "0.5") as server, Clients(server.port) as clients:
+        clients.wait_for(50)
+        assert len(clients.firsts) == 1
+        point_to(two_runs, "two")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.served_now() == "two")
+        clients.wait_for(clients.answered + 50)
+        assert len(clients.firsts) == 2
+        assert server.ask("POST", "/v1/reload", {"run": "one"})[0] == 200
+        (two_runs / "one" / "config.json").write_text("{", "utf-8")
+        server.process.send_signal(signal.SIGHUP)  # what is damaged is not taken
+        clients.wait_for(clients.answered + 50)
+        assert server.served_now() == "one"
+        clients.is_ending = True
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: clients.refused == 12 or clients.lost)
+        told = server.process.communicate(timeout=20)[1]
+        assert clients.lost == []
+        answered = int(re.search(r"ended after ([\d,]+) answers", told)[1].replace(",", ""))
+        assert clients.answered + server.asked == answered
+        assert "damaged" in told
+        assert "Traceback" not in told
+
+
+def test_several_processes_share_the_weights_and_follow_a_swap_together(two_runs):
+    with serving(two_runs / "current", "--workers", "2", "--drain", "0.2") as server:
+        wait_until(lambda: len(workers_of(server.process.pid)) == 2)
+        for pid in workers_of(server.process.pid):
+            assert [written_to(pid, name) for name in SHARED] == [0, 0]
+        with Clients(server.port, 6) as clients:
+            clients.wait_for(30)
+            assert server.ask("POST", "/v1/reload", {"run": "two"})[0] == 200
+            wait_until(lambda: all(server.served_now() == "two" for _ in range(20)))
+            assert b'macrid_reloads_total{outcome="swapped"}' in server.ask("GET", "/metrics")[1]
+        assert clients.lost == []
+        assert len(clients.firsts) == 2
+        server.process.send_signal(signal.SIGTERM)
+        told = server.process.communicate(timeout=30)[1]
+        assert told.count("ended after") == 2
+        assert "Traceback" not in told
+
+
+def workers_of(pid):
+    """Processes that have mapped the weights and the tables made from them."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        children = map(int, file.read().split())
+    return [child for child in children if all(any(re.search(name, line) for line in _maps(child)) for name in SHARED)]
+
+
+def _maps(pid):
+    try:
+        with open(f"/proc/{pid}/smaps") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def written_to(pid, name):
+    """kB of pages of a mapped file that a process has for itself, because it wrote to them."""
+    own, found = False, 0
+    for line in _maps(pid):
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            own = re.search(name, line) is not None
+        elif own and line.startswith("Private_Dirty:"):
+            found += int(line.split()[1])
+    return found
+
+
+def test_a_port_that_is_taken_is_told_of():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SettingsError, match=r"cannot be listened on .*--port"):
+            server.bind(ServingSettings.make(port=taken.getsockname()[1]))
+
+
+def test_the_address_is_one_that_a_browser_can_open():
+    for host, expected in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")):
+        settings = ServingSettings.make(host=host, port=0)
+        with server.bind(settings) as bound:
+            port = bound.getsockname()[1]
+            assert server.address_of(bound, settings) == f"http://{expected}:{port}/"
