@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.measuring import filled_from
 
 RESULTS = Path(__file__).parent / "results"
 FILE = Path(__file__).parents[1] / "docs" / "control.md"
@@ -42,12 +41,7 @@ def filled(text: str) -> str:
         "labels": ("labels.json", labels),
         "speed": ("control-speed.json", speed),
     }
-    for name, (result, table) in parts.items():
-        if (RESULTS / result).exists():
-            made = table(json.loads((RESULTS / result).read_text(encoding="utf-8")))
-            pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-            text = re.sub(pattern, lambda found, made=made: f"{found[1]}{made}\n{found[2]}", text, flags=re.DOTALL)
-    return text
+    return filled_from(text, RESULTS, parts)
 
 
 def shop(found: dict[str, Any]) -> str:

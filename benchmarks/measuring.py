@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -167,3 +169,19 @@ def percent(value: float | None) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
+
+
+# Pages
+
+
+def filled_from(text: str, results: Path, parts: Mapping[str, tuple[str, Callable[[Any], str]]]) -> str:
+    """A page with every part between `<!-- NAME -->` and `<!-- end -->` made anew, where it was measured.
+
+    parts: NAME → the file of results, and what to make of it.
+    """
+    for name, (result, table) in parts.items():
+        if (results / result).exists():
+            made = table(json.loads((results / result).read_text(encoding="utf-8")))
+            pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+            text = re.sub(pattern, lambda found, made=made: f"{found[1]}{made}\n{found[2]}", text, flags=re.DOTALL)
+    return text

@@ -4,8 +4,8 @@
 
 Both serve the same run to the same clients in the same minutes, one after the other, round by round. The load comes
 from `wrk` (Debian: apt-get install wrk), a process of its own on the same cores; histories are those of held-out users.
-With --run a run of your own is served. Results go to benchmarks/results/serving.json and, by --report, into
-docs/serving.md.
+With --run a run of your own is served. Results go to benchmarks/results/serving.json; `python -m
+benchmarks.serving_report` writes them into docs/serving.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--report", action="store_true", help="write what was measured into docs/serving.md")
     asked = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing; install it (Debian: apt-get install wrk)")
@@ -65,8 +64,6 @@ def main() -> None:
         found = measured(run, asked.clients, asked.seconds, asked.rounds, asked.workers)
     RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(table(found))
-    if asked.report:
-        report(found)
 
 
 def made_run(folder: Path, items: int, epochs: int = 5) -> Path:
@@ -181,15 +178,6 @@ def table(found: dict[str, Any]) -> str:
 
 def _spread(values: list[float]) -> str:
     return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
-
-
-def report(found: dict[str, Any]) -> None:
-    """Between the marks of docs/serving.md."""
-    path = ROOT / "docs" / "serving.md"
-    text = path.read_text(encoding="utf-8")
-    begin, end = "<!-- load -->", "<!-- end -->"
-    first = text.index(begin) + len(begin)
-    path.write_text(f"{text[:first]}\n{table(found)}\n{text[text.index(end, first) :]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

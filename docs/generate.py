@@ -1,13 +1,15 @@
-"""Write the tables of settings into docs/settings.md from the settings themselves: python docs/generate.py"""
+"""Write the tables of settings into docs/settings.md, and of addresses into docs/serving.md: python docs/generate.py"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from macrid.config import Settings, TrainingSettings
+from macrid.config import ServingSettings, Settings, TrainingSettings
 from macrid.models import MODELS
 
 FILE = Path(__file__).parent / "settings.md"
+SERVING = Path(__file__).parent / "serving.md"
 
 
 def text() -> str:
@@ -19,8 +21,28 @@ def text() -> str:
         "## Training",
         "`model.fit(train, validation=…, epochs=200, …)`",
         _table(TrainingSettings),
+        "## Serving",
+        "`macrid.serving.app.create_app(run, settings)`, and options of `macrid serve`; see [serving.md](serving.md).",
+        _table(ServingSettings),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def with_addresses(page: str) -> str:
+    """The page about serving, with every address of the API."""
+    from fastapi import FastAPI
+
+    from macrid.serving.endpoints import health, router
+
+    app = FastAPI()
+    app.include_router(router(None))  # type: ignore[arg-type]  # no request is answered
+    app.include_router(health(None))  # type: ignore[arg-type]
+    lines = ["| address | what it does |", "| --- | --- |"]
+    for path, methods in app.openapi()["paths"].items():
+        for method, told in methods.items():
+            lines.append(f"| `{method.upper()} {path}` | {' '.join(told['description'].split())} |")
+    table = "\n".join(lines)
+    return re.sub(r"(<!-- addresses -->\n).*?(<!-- end -->)", rf"\1{table}\n\2", page, flags=re.DOTALL)
 
 
 def _model(name: str) -> str:
@@ -37,7 +59,8 @@ def _model(name: str) -> str:
 def _table(settings: type[Settings]) -> str:
     lines = ["| setting | default | allowed | meaning |", "| --- | --- | --- | --- |"]
     for name, field in settings.model_fields.items():
-        default = "by the data" if field.default is None else f"{field.default}"
+        unset = "none" if settings is ServingSettings else "by the data"
+        default = unset if field.default is None or field.default == () else f"{field.default}"
         meaning = " ".join(str(field.description).split())
         lines.append(f"| `{name}` | {default} | {_allowed(field)} | {meaning} |")
     return "\n".join(lines)
@@ -58,3 +81,4 @@ def _allowed(field: object) -> str:
 
 if __name__ == "__main__":
     FILE.write_text(text(), encoding="utf-8")
+    SERVING.write_text(with_addresses(SERVING.read_text(encoding="utf-8")), encoding="utf-8")

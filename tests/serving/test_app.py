@@ -84,6 +84,16 @@ def test_the_map_has_every_item_and_is_rough_until_it_is_worked_out(client, shop
     assert len(set(zip(found.x, found.y, strict=True))) > 400
 
 
+def test_of_very_many_items_the_most_popular_are_on_the_map(client_of, shop_run, shop_model, monkeypatch):
+    monkeypatch.setattr("macrid.serving.served.MOST_ON_MAP", 20)
+    own = client_of(shop_run)
+    found = ok(own.get("/v1/map"))
+    known = dict(zip(shop_model.items, shop_model.popularity.tolist(), strict=True))
+    assert len(found["x"]) == len(found["concept"]) == 20
+    assert sorted(known[item] for item in found["id"]) == sorted(known.values())[-20:]
+    assert ok(own.get("/v1/map/values", params={"by": "popularity"}))["values"] == [known[item] for item in found["id"]]
+
+
 def test_values_of_an_attribute_come_in_the_order_of_the_map(client, shop_model):
     price = ok(client.get("/v1/map/values", params={"by": "price"}))
     np.testing.assert_allclose(price["values"], shop_model.table.column("price").to_numpy())
@@ -107,6 +117,13 @@ def test_items_are_found_by_words_with_typing_mistakes_page_by_page(client):
     assert not {item["id"] for item in found["items"]} & {item["id"] for item in rest["items"]}
     own = ok(client.get("/v1/items", params={"concept": 3, "limit": 100}))
     assert {item["concept"] for item in own["items"]} == {3}
+
+
+def test_many_items_are_had_by_their_ids(client):
+    found = ok(client.post("/v1/items", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
+    assert [item["id"] for item in found["items"]] == ["mug-0003", "bag-0007"]
+    assert found["items"][1]["title"] == ok(client.get("/v1/items/bag-0007"))["title"]
+    assert found["unknown"] == ["gone"]
 
 
 def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):

@@ -155,10 +155,16 @@ def _items_of(model: MacridVAE, concept: int) -> list[Id]:
 
 def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
     """One held-out user: the history by concept, and what is recommended."""
+    from macrid.interpret.names import label
+
     matrix = split.test.history
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     confidence = model.encode(history).confidence
-    share = ", ".join(f"concept {k} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3])
+    assert model.names is not None
+    called = {entry.concept: label(entry) for entry in model.names.concepts}
+    share = ", ".join(
+        f"{called[k]} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3].tolist()
+    )
     console.print("\na test user", style="bold", end="")
     console.print(f" with {len(history)} items ({share}) is recommended")
     console.print(items_table(model.recommend(history, 8), "log p"))

@@ -75,7 +75,6 @@ def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_n
     from macrid.runs import read_config
 
     read_config(run)
-    bound = _bind(server, settings, or_next_port)
 
     def tell(address: str) -> None:
         page = address if settings.token is None else f"{address}#token={settings.token}"
@@ -86,7 +85,8 @@ def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_n
             webbrowser.open(page)
 
     error_console.print(Text(f"opening {run} …", "dim"))
-    server.serve(run, settings, listening=bound, on_ready=tell)
+    with _bind(server, settings, or_next_port) as bound:
+        server.serve(run, settings, listening=bound, on_ready=tell)
 
 
 def _bind(server: Any, settings: ServingSettings, or_next: bool) -> Any:

@@ -192,14 +192,14 @@ class Card:
         """As the schema `MapValues`."""
         model = self.served.model
         if name == POPULARITY:
-            return {"name": name, "kind": "number", "values": model.popularity.tolist(), "labels": []}
+            return {"name": name, "kind": "number", "values": self._shown(model.popularity), "labels": []}
         found = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
         if found is None:
             raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
         values = np.full(len(model.items), np.nan)
         if found.numbers is not None:
             values[found.items] = found.numbers
-            return {"name": name, "kind": "number", "values": _or_null(values), "labels": []}
+            return {"name": name, "kind": "number", "values": self._shown(values), "labels": []}
         order = np.argsort(-np.asarray(found.shares.sum(axis=0)).ravel(), kind="stable")
         place = np.argsort(order)  # of each value by how frequent it is
         shares = found.shares.tocsr()
@@ -208,11 +208,11 @@ class Card:
         labels = [found.values[value] for value in order[:MOST_CATEGORIES]]
         if len(order) > MOST_CATEGORIES:
             labels.append("other")
-        return {"name": name, "kind": "category", "values": _or_null(values), "labels": labels}
+        return {"name": name, "kind": "category", "values": self._shown(values), "labels": labels}
 
-
-def _or_null(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
+    def _shown(self, values: np.ndarray) -> list[float | None]:
+        """Of the items on the map; None where unknown."""
+        return [None if np.isnan(value) else float(value) for value in values[self.served.on_map]]
 
 
 def _without_paths(data: dict[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from macrid.control.steer import State
 from macrid.control.traverse import traverse
 from macrid.errors import RequestError
 from macrid.serving import layout, schemas, schemas_about
-from macrid.serving.guard import COOKIE, picture_token
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import batch, check_n, moves_of, recommend, who
+from macrid.serving.recommending import batch, check_length, check_n, moves_of, recommend, who
 from macrid.serving.scoring import Turn
 from macrid.serving.service import Hosted, Service
 
@@ -77,12 +76,12 @@ def _about(router: APIRouter, service: Service) -> None:
 def _map(hosted: Hosted) -> dict[str, Any]:
     served = hosted.served
     state, placed, message = served.background.map()
-    x, y = layout.rough(served.model) if placed is None else placed
-    concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of
+    x, y = (part[served.on_map] for part in (layout.rough(served.model) if placed is None else placed))
+    concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of[served.on_map]
     told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
     return {
         "state": state, "message": message, **told, "concept": concept.tolist(),
-        "id": [str(item) for item in served.model.items],
+        "id": [str(item) for item in served.model.items.take(served.on_map)],
     }  # fmt: skip
 
 
@@ -96,6 +95,16 @@ def _items(router: APIRouter, service: Service) -> None:
     ) -> Response:
         """Items by words in their titles, typing mistakes forgiven; the most popular ones without a query."""
         return _json(await service.slowly(_search, service.hosted, q, limit, offset, concept))
+
+    @router.post("/items", response_model=schemas_about.ItemList, tags=["items"])
+    async def items(asked: schemas.ItemsRequest) -> Response:
+        """Many items by their ids."""
+        hosted = service.hosted
+        check_length(service, asked.ids, "ids")
+        positions, unknown = hosted.served.positions(asked.ids)
+        return _json(
+            {"items": [_found(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]}
+        )
 
     @router.get("/items/{item:path}", response_model=schemas_about.Item, responses=answers(404), tags=["items"])
     async def item(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
@@ -319,15 +328,6 @@ def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] 
         if on_reload is not None:
             on_reload()
         return _json({"run": hosted.served.run.name, "digest": hosted.served.digest})
-
-    @router.post("/session", status_code=204, response_class=Response, tags=["running"])
-    async def session() -> Response:
-        """Let the page of a service with a token show pictures: a cookie that is good for nothing else."""
-        answer = Response(status_code=204)
-        if service.settings.token is not None:
-            value = picture_token(service.settings.token)
-            answer.set_cookie(COOKIE, value, path="/v1/pictures/", httponly=True, samesite="strict")
-        return answer
 
 
 def health(service: Service) -> APIRouter:

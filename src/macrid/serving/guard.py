@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import ipaddress
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +18,6 @@ from macrid.serving.problems import RefusedError, problem
 if TYPE_CHECKING:
     from macrid.serving.service import Service
 
-COOKIE = "macrid_token"  # for pictures only, which a page cannot ask for with a header
 LOCAL = ("localhost", "127.0.0.1", "::1")
 OPEN = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")  # asked by what keeps the service running
 POLICY = (
@@ -41,11 +40,6 @@ def is_local(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def picture_token(token: str) -> str:
-    """What a cookie has instead of the token itself."""
-    return hmac.new(token.encode(), b"pictures", "sha256").hexdigest()
 
 
 def may_edit(settings: ServingSettings) -> bool:
@@ -128,35 +122,34 @@ class _Exchange:
 
     def _check(self) -> None:
         guard, path, method = self.guard, self.scope["path"], self.scope["method"]
-        host = urlsplit(f"//{self.headers.get('host', '')}").hostname or ""
+        host = _host(f"//{self.headers.get('host', '')}")[0]
         if guard.hosts and host not in guard.hosts and path not in OPEN:
             raise RefusedError(
                 421, f"this service is not called {host[:80]!r}; it goes by {', '.join(guard.hosts)} (--name)"
             )
         if method not in ("GET", "HEAD", "OPTIONS") and not self._is_own_page():
             raise RefusedError(403, "a page of another web site may not ask this; allow it with --origin")
-        if int(self.headers.get("content-length") or 0) > guard.settings.max_body:
+        length = self.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > guard.settings.max_body:
             raise self._too_large()
         if path.startswith(("/v1/", "/metrics")) and path not in OPEN and method != "OPTIONS":
-            self._check_token(path, method)
+            self._check_token()
 
     def _is_own_page(self) -> bool:
         """Browsers say which page a request comes from; other clients say nothing."""
         origin = self.headers.get("origin")
         if origin is None or origin in self.guard.settings.origins:
             return True
-        return urlsplit(origin).netloc == self.headers.get("host")
+        return _host(origin)[1] == self.headers.get("host")
 
-    def _check_token(self, path: str, method: str) -> None:
+    def _check_token(self) -> None:
         token = self.guard.settings.token
         if token is None:
             return
         scheme, _, given = self.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             given = ""
-        if path.startswith("/v1/pictures/") and method == "GET" and not given:
-            given, token = _cookies(self.headers.get("cookie", "")).get(COOKIE, ""), picture_token(token)
-        if not hmac.compare_digest(given.strip().encode(), token.encode()):
+        if not hmac.compare_digest(given.strip().encode("latin-1"), token.encode()):
             raise RefusedError(
                 401, "a token is needed: send the header 'Authorization: Bearer TOKEN'", {"www-authenticate": "Bearer"}
             )
@@ -172,6 +165,10 @@ class _Exchange:
         return RefusedError(503, f"no answer after {seconds}; ask for less, or again later", {"retry-after": "1"})
 
 
-def _cookies(text: str) -> dict[str, Any]:
-    parts = (part.strip().partition("=") for part in text.split(";"))
-    return {name: value for name, _, value in parts}
+def _host(address: str) -> tuple[str, str]:
+    """The name in an address, and the name with its port; empty if it is no address."""
+    try:
+        found = urlsplit(address)
+        return found.hostname or "", found.netloc
+    except ValueError:
+        return "", ""

@@ -140,6 +140,14 @@ class TraverseRequest(Wire):
     """Have the item itself among them in any case."""
 
 
+class ItemsRequest(Wire):
+    """Which items."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
+
+    ids: list[Id]
+
+
 class ConceptRename(Wire):
     """Another name for a concept."""
 

@@ -24,6 +24,13 @@ class ItemPage(Wire):
     items: list[Found]
 
 
+class ItemList(Wire):
+    """Items that were asked for by their ids, in that order, each once."""
+
+    items: list[Found]
+    unknown: list[str]
+
+
 class Item(ItemRef):
     """Everything known about an item."""
 
@@ -176,7 +183,7 @@ class Dimensions(Wire):
 
 
 class Map(Wire):
-    """All items on a plane, in the order of `id`."""
+    """All items on a plane, in the order of `id`; of very many, the most popular ones."""
 
     state: Literal["ready", "computing", "failed"]
     """While "computing", positions are rough; ask again later."""
@@ -188,7 +195,7 @@ class Map(Wire):
 
 
 class MapValues(Wire):
-    """An attribute of all items, in the order of the map."""
+    """An attribute of all items on the map, in its order."""
 
     name: str
     kind: Literal["number", "category"]

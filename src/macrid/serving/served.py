@@ -30,6 +30,7 @@ from macrid.serving.scoring import Scorer
 from macrid.serving.search import Search
 from macrid.serving.users import users_of
 
+MOST_ON_MAP = 100_000  # items, the most popular: a page cannot draw more
 PART = 4 << 20  # bytes at both ends of the weights by which they are known again
 
 
@@ -55,6 +56,7 @@ class Served:
         min_rating = (self.config.get("data") or {}).get("min_rating")
         self.users = users_of(self.model, self.run, settings.users, min_rating)
         self.background = Background(self.run, self.weights)
+        self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of
         self._names_at = _changed(self.run / "names.json")
         self._told: dict[int, str] = {}

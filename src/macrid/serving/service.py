@@ -51,7 +51,7 @@ class Service:
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="macrid-slow")
         self._swapping = asyncio.Lock()
         self.hosted = Hosted(self.current(), self)
-        self.metrics.serves(len(self.hosted.served.model.items))
+        self._take(self.hosted)
 
     def current(self) -> Path:
         """The run to serve: the one that processes have agreed upon, or the one that was given."""
@@ -80,10 +80,16 @@ class Service:
                 raise RunError(f"not swapped, the run before is still served: {error}") from error
             before, self.hosted = self.hosted, hosted
             self.metrics.reloaded("swapped")
-            self.metrics.serves(len(hosted.served.model.items))
+            self._take(hosted)
             log.info("%s is served now (%s)", hosted.served.run, hosted.served.digest)
             asyncio.get_running_loop().call_later(self.settings.timeout, before.close)
             return hosted
+
+    def _take(self, hosted: Hosted) -> None:
+        """Count its items, and make at once what the first to ask would wait for: its card, its index of titles."""
+        self.metrics.serves(len(hosted.served.model.items))
+        self._slow.submit(hosted.card.model)
+        self._slow.submit(hosted.served.search.find, "a", limit=1)
 
     def beside(self, name: str) -> Path:
         """A run in the folder that holds the one served now."""

@@ -39,7 +39,7 @@ export function create(app, root) {
   root.replaceChildren(
     drawer,
     h("div", { class: "panel-head" }, h("h2", { text: "Knobs" }), reset),
-    h("div", { class: "knobs-body" }, pills, panel, shares),
+    h("div", { class: "knobs-body" }, h("p", { class: "quiet", text: "Drag a slider: the list follows. Hills show where real users are." }), pills, panel, shares),
   );
 
   function toggleDrawer() {

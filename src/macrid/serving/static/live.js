@@ -136,7 +136,7 @@ export class Live {
       } else {
         this.historyItems = history.map((id) => this.items.get(id) ?? { id, title: null, concept: null });
         const strange = history.filter((id) => !this.items.has(id));
-        if (strange.length) await this.#look(strange, signal);
+        if (strange.length) this.remember((await post("/items", { ids: strange }, { signal })).items);
         if (!signal.aborted) this.historyItems = history.map((id) => this.items.get(id) ?? { id, title: null, concept: null, isUnknown: true });
       }
     } catch (error) {
@@ -146,17 +146,6 @@ export class Live {
     if (!signal.aborted) this.#tell("historyItems");
   }
 
-  /** Titles and concepts of many ids with few requests: recommend among them. */
-  async #look(ids, signal) {
-    for (let from = 0; from < ids.length; from += 100) {
-      const some = ids.slice(from, from + 100);
-      const { unknown } = await post("/recommend", { history: some, n: 1, exclude_seen: false }, { signal });
-      const include = some.filter((id) => !unknown.includes(id));
-      if (!include.length) continue;
-      const found = await post("/recommend", { history: include, include, n: include.length, exclude_seen: false }, { signal });
-      this.remember(found.items);
-    }
-  }
 
   /** One request at a time; when it is back and something else is wanted by then, that one. */
   async #pump() {

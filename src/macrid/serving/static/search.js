@@ -14,7 +14,7 @@ let boxes = 0;
  */
 export function combobox({ label, placeholder, testid, load, show, choose, stays = false, nothing = "Nothing found" }) {
   const id = `combobox-${++boxes}`;
-  const list = h("ul", { class: "options", id, role: "listbox", "aria-label": label, hidden: true });
+  const list = h("ul", { class: "options", id, role: "listbox", "aria-label": label, tabindex: "-1", hidden: true });
   const input = h("input", {
     class: "field", type: "text", role: "combobox", placeholder, "aria-label": label, "aria-controls": id, "aria-expanded": "false",
     "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", "data-testid": testid,

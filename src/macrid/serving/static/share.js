@@ -48,24 +48,38 @@ function curl(app) {
   return `curl -s ${location.origin}/v1/recommend \\${token}\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`;
 }
 
+/** Concepts whose lists are shown, none where it is the list of all. */
+const rows = (app) => app.live.groups().map((group) => group.concept).filter((concept) => concept !== null);
+
 function python(app) {
   const { moves } = app.store.get();
-  const history = (app.live.historyItems ?? []).map((item) => item.id);
+  const ids = (app.live.historyItems ?? []).map((item) => item.id);
+  const concepts = rows(app);
   const { n } = app.live.request();
-  const call = moves.length
-    ? `macrid.steer(\n    model,\n    history,\n    moves=[\n${moves.map((move) => `        ${JSON.stringify(move)},\n`).join("")}    ],\n    n=${n},\n)`
-    : `model.recommend(history, n=${n})`;
+  const most = concepts.length ? "len(model.items) - len(history)" : n;
+  const steps = moves.map((move) => `        ${JSON.stringify(move)},\n`).join("");
+  const call = moves.length || concepts.length
+    ? `macrid.steer(\n    model,\n    history,\n${steps && `    moves=[\n${steps}    ],\n`}    n=${most},\n)`
+    : `model.recommend(history, n=${most})`;
+  // Integers are text here: the model knows which of the two its ids are.
+  const history = ids.every((id) => /^-?\d+$/.test(id)) ? `[model.items.parse(item) for item in ${JSON.stringify(ids)}]` : JSON.stringify(ids);
   return `import macrid
 
 model = macrid.load(${JSON.stringify(app.card.run)})
-history = ${JSON.stringify(history)}
-for item in ${call}:
-    print(item.id, item.title, item.score)`;
+history = ${history}
+found = ${call}
+${loop(concepts, "found", `[item for item in found if item.concept == concept][:${n}]`)}print(item.id, item.title, item.score)`;
+}
+
+function loop(concepts, all, own) {
+  if (!concepts.length) return `for item in ${all}:\n    `;
+  return `for concept in ${JSON.stringify(concepts)}:\n    for item in ${own}:\n        `;
 }
 
 function http(app) {
   const body = JSON.stringify(app.live.request(), null, 4).replaceAll(/\btrue$|\btrue,$/gm, (found) => found.replace("true", "True"));
   const token = hasToken() ? '"Authorization": f"Bearer {os.environ[\'MACRID_TOKEN\']}", ' : "";
+  const concepts = rows(app);
   return `import json
 ${hasToken() ? "import os\n" : ""}from urllib.request import Request, urlopen
 
@@ -75,8 +89,8 @@ request = Request(
     data=json.dumps(body).encode(),
     headers={${token}"Content-Type": "application/json"},
 )
-for item in json.load(urlopen(request))["items"]:
-    print(item["id"], item["title"], item["score"])`;
+found = json.load(urlopen(request))
+${concepts.length ? 'rows = {row["concept"]: row["items"] for row in found["concepts"]}\n' : ""}${loop(concepts, 'found["items"]', "rows[concept]")}print(item["id"], item["title"], item["score"])`;
 }
 
 async function copy(app, text, said) {

@@ -142,8 +142,9 @@ function chances(app, concepts) {
 }
 
 async function alike(app, item, section) {
+  if (app.card.model === "Popularity" || app.card.items < 2) return; // nothing is similar to anything there
   try {
-    const { items } = await get("/similar", { item: item.id, n: 9 });
+    const { items } = await get("/similar", { item: item.id, n: Math.min(9, app.card.items - 1) });
     if (dialog.dataset.id !== item.id || !items.length) return;
     app.live.remember(items);
     section.append(
@@ -151,6 +152,6 @@ async function alike(app, item, section) {
       h("div", { class: "grid small" }, items.map((one) => itemCard(one, { onOpen: () => app.openItem(one.id) }))),
     );
   } catch {
-    // Not every model knows what is similar.
+    // The item stands for itself then.
   }
 }

@@ -1,0 +1,79 @@
+"""What `macrid serve` says before it serves; tests/serving has the rest."""
+
+import socket
+import sys
+
+import pytest
+
+from macrid.cli import serve
+from macrid.config import ServingSettings
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What would be served."""
+    found = []
+
+    def serve_it(run, settings, *, listening, on_ready):
+        found.append((run, settings, listening.getsockname()[1], on_ready))
+
+    monkeypatch.setattr("macrid.serving.server.serve", serve_it)
+    return found
+
+
+def test_options_become_settings_and_the_address_is_told(invoke, trained_run, started, monkeypatch):
+    monkeypatch.setenv("MACRID_TOKEN", "from the environment")
+    options = ["--port", "0", "--workers", "3", "--origin", "https://a.example", "--name", "a", "--name", "b"]
+    code, _, err = invoke("serve", trained_run, *options)
+    assert code == 0, err
+    ((run, settings, *_),) = started
+    assert run == trained_run
+    assert settings == ServingSettings.make(
+        port=0, workers=3, origins=("https://a.example",), hosts=("a", "b"), token="from the environment"
+    )
+
+
+def test_the_token_is_in_the_link_that_is_told_and_in_no_message_about_it(invoke, trained_run, started, capsys):
+    invoke("serve", trained_run, "--port", "0", "--token", "correct-horse")
+    started[0][3]("http://127.0.0.1:8000/")
+    assert "http://127.0.0.1:8000/#token=correct-horse" in capsys.readouterr().out
+    code, _, err = invoke("serve", trained_run, "--token", "short")
+    assert code == 1
+    assert "8" in err
+    assert "short'" not in err
+
+
+def test_what_cannot_be_served_is_one_line(invoke, tmp_path, trained_run):
+    code, out, err = invoke("serve", tmp_path / "none")
+    assert (code, out) == (1, "")
+    assert "no such run" in err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, err = invoke("serve", trained_run, "--port", taken.getsockname()[1])
+    assert code == 1
+    assert "choose another --port" in err
+    code, _, err = invoke("serve", trained_run, "--port", "0", "--pictures", tmp_path / "none")
+    assert code == 1
+    assert "none" in err
+    code, _, err = invoke("serve", trained_run, "--port", "70000")
+    assert code == 1
+    assert "at most 65535" in err
+
+
+def test_the_demo_takes_the_next_port_that_is_free(trained_run, started):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        serve.start(trained_run, ServingSettings.make(port=port), or_next_port=True)
+    assert port < started[0][2] <= port + 20
+
+
+def test_without_what_serving_needs_it_is_said_what_to_install(invoke, trained_run, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("macrid.serving")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, _, err = invoke("serve", trained_run)
+    assert code == 1
+    assert "pip install 'macrid[serve]'" in err

@@ -1,0 +1,350 @@
+"""The other tabs in a browser, and the page for everybody: by keyboard, on any screen, with any data, when things fail."""
+
+import json
+import re
+import time
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pytest
+
+from macrid import runs
+from tests.serving.browser import Site, ids, wait_until
+
+TABS = ("picks", "walk", "map", "report")
+WIDTHS = (320, 390, 768, 1280, 1920)
+HACK = "<img src=x onerror='window.__hacked=1'><script>window.__hacked=1</script>"
+HOSTILE = {
+    "constructor": HACK,
+    "__proto__": "\u202egnirts desrever\u202c \u200f",
+    "a/b?c=d#e%2F..": "l" * 5_000,
+    "'\"`${1}": "👩‍👩‍👧‍👦 " * 40,
+    "javascript:alert(1)": "one\ntwo\r\n\tthree",
+    HACK: "\"quotes\" 'and' `more` & &amp; </style>",
+    " ": "",
+}
+TEXTS = """() => [document.body.innerText, ...[...document.querySelectorAll("[aria-label], [title], [aria-valuetext]")].flatMap(
+  (node) => ["aria-label", "title", "aria-valuetext"].map((name) => node.getAttribute(name) ?? ""))].join("\\n")"""
+AXE = """async (rules) => (await axe.run({ resultTypes: ["violations"], ...rules })).violations
+  .filter(({ impact }) => ["serious", "critical"].includes(impact))
+  .map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html }) => html.slice(0, 200))])"""
+FOCUSED = """() => {
+  const node = document.activeElement;
+  const { outlineStyle, outlineWidth } = getComputedStyle(node);
+  const isSeen = node.matches(".slider") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
+  return { id: node.dataset.testid ?? (node.matches(".card-open") ? "card" : node.getAttribute("role") ?? node.tagName), isSeen };
+}"""
+
+
+def check_texts(studio):
+    text = studio.page.evaluate(TEXTS)
+    assert len(text) > 200
+    assert re.findall(r".*\b(?:NaN|undefined|null|Infinity|\[object)\b.*", text) == []
+
+
+DRAWN = {
+    "picks": "[data-testid=picks] .card",
+    "walk": ".walk-body > :not(.is-skeleton)",
+    "map": "[data-testid=map][data-ready]",
+    "report": "[aria-labelledby=report-scores] .report-body > :not(.skeleton)",
+}
+
+
+def open_tab(studio, name):
+    studio.tab(name)
+    studio.one(f"#view-{name} {DRAWN[name]}").first.wait_for()
+
+
+def check_width(studio, *where):
+    wide = studio.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1], (where, wide)
+
+
+def ready(site, path):
+    """What is worked out in the background, once it is there."""
+    begin = time.monotonic()
+    while (found := site.get(path))["state"] == "computing":
+        assert time.monotonic() - begin < 60
+        time.sleep(0.2)
+    return found
+
+
+def test_no_tab_complains_asks_anybody_else_or_shows_what_only_a_program_would_say(visit, shop_site):
+    studio = visit(shop_site)
+    studio.one("[data-testid=knob]").first.press("End")
+    studio.one(".badge:visible").first.wait_for()
+    for name in TABS:
+        open_tab(studio, name)
+        check_texts(studio)
+    assert studio.trouble == []
+
+
+def test_arrow_keys_lead_through_the_page_without_a_mouse(visit, shop_site):
+    studio = visit(shop_site, "?item=bag-0001")
+    studio.one("[data-testid=knob]:not([disabled])").first.wait_for()
+    found = []
+    while not found or found[-1]["id"] != "share":
+        studio.page.keyboard.press("Tab")
+        found.append(studio.page.evaluate(FOCUSED))
+        assert len(found) < 200
+    assert {"tab", "code", "user", "search", "card", "knob", "share"} <= {one["id"] for one in found}
+    assert [one for one in found if not one["isSeen"]] == []
+    knob = studio.one("[data-testid=knob]").first
+    still = knob.screenshot()
+    knob.focus()
+    assert knob.screenshot() != still  # the ring is around its thumb
+    k, j = (int(knob.get_attribute(f"data-{name}")) for name in ("concept", "dimension"))
+    for key in ("End", "ArrowLeft", "ArrowLeft"):
+        studio.page.keyboard.press(key)
+    to = round(studio.value(knob), 5)
+    studio.shows(shop_site.recommended(k, history=["bag-0001"], moves=[{"concept": k, "dimension": j, "to": to}]))
+    assert "percent of the way from" in knob.get_attribute("aria-valuetext")
+    studio.page.keyboard.press("/")
+    assert studio.page.evaluate(FOCUSED)["id"] == "search"
+    studio.page.keyboard.press("Escape")
+    studio.one("#tab-picks").focus()
+    for name in ("walk", "map", "report", "picks"):
+        studio.page.keyboard.press("ArrowRight")
+        assert studio.one(f"#tab-{name}").get_attribute("aria-selected") == "true"
+
+
+def test_nothing_is_wider_than_the_screen(visit, shop_site):
+    studio = visit(shop_site)
+    for name in TABS:
+        open_tab(studio, name)
+        for width in WIDTHS:
+            studio.page.set_viewport_size({"width": width, "height": 800})
+            check_width(studio, name, width)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = []
+    studio = visit(shop_site, viewport={"width": width, "height": 844})
+    studio.page.evaluate(Axe().axe_script)
+
+    def check(*where):
+        for theme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            studio.page.emulate_media(color_scheme=theme)
+            found.extend((*where, theme, told) for told in studio.page.evaluate(AXE, rules))
+
+    if width < 1000:
+        studio.one(".drawer-toggle").click()
+    studio.one("[data-testid=knob]").first.press("End")
+    studio.one(".badge:visible").first.wait_for()
+    for name in TABS:
+        open_tab(studio, name)
+        check(name)
+    studio.tab("picks")
+    studio.one("[data-testid=picks] .card-open").first.press("Enter")
+    studio.one("[data-testid=sheet] .similar .card").first.wait_for()
+    check("sheet")
+    assert found == []
+
+
+# Walk, Map, Report
+
+
+def test_a_walk_shows_the_stops_that_the_api_gives(visit, shop_site):
+    bags, size = shop_site.dimension("bags", "size")
+    item = next(item["id"] for item in shop_site.get("/items", q="bag")["items"] if item["concept"] == bags)
+    studio = visit(shop_site, f"?view=walk&from={item}&along={size}")
+    walked = shop_site.post("/traverse", item=item, dimension=size, steps=8, keep_start=True)
+    strip = studio.get("strip")
+    strip.wait_for()
+    read = "(stops) => stops.map((stop) => stop.dataset.id)"
+    assert strip.locator("li").evaluate_all(read) == ids(walked["items"])
+    assert len(walked["items"]) > 4
+    assert strip.locator("li.is-start").get_attribute("data-id") == item
+    check_texts(studio)
+    strip.locator("li:not(.is-start) .walk-here").first.click()
+    first = next(stop["id"] for stop in walked["items"] if not stop["start"])
+    again = shop_site.post("/traverse", item=first, dimension=size, steps=8, keep_start=True)
+    wait_until(lambda: studio.get("strip").locator("li").evaluate_all(read) == ids(again["items"]))
+    assert f"from={first}" in studio.page.url
+
+
+def test_the_map_tells_what_is_under_the_pointer_and_adds_it_to_the_history(visit, shop_site):
+    places = ready(shop_site, "/map")
+    studio = visit(shop_site, "?user=test-5&view=map&by=price")
+    surface = studio.get("map")
+    studio.page.wait_for_selector("[data-testid=map][data-state=ready]")
+    history = ids(shop_site.get("/users/test-5")["history"])
+    middle = sorted(range(len(places["id"])), key=lambda i: places["x"][i])
+    item = next(places["id"][i] for i in middle[len(middle) // 2 :] if places["id"][i] not in history)
+    surface.scroll_into_view_if_needed()
+    at = surface.evaluate("(canvas, id) => canvas.macrid.positionOf(id)", item)
+    studio.page.mouse.move(at["x"] + 30, at["y"])
+    studio.page.mouse.move(at["x"], at["y"])
+    wait_until(lambda: surface.get_attribute("data-hovered"))
+    hovered = surface.get_attribute("data-hovered")  # another one may lie at the same place
+    studio.get("map-tip").wait_for()
+    assert shop_site.item(hovered)["title"] in studio.get("map-tip").inner_text()
+    studio.page.mouse.click(at["x"], at["y"])
+    studio.get("map-card").wait_for()
+    taken = studio.get("map-card").get_attribute("data-id")
+    check_texts(studio)
+    is_in = taken in history
+    studio.get("map-add").click()
+    expected = [id for id in history if id != taken] if is_in else [*history, taken]
+    studio.tab("picks")
+    studio.shows(shop_site.recommended(history=expected))
+
+
+def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_site):
+    ready(shop_site, "/report")
+    studio = visit(shop_site, "?view=report")
+    report = studio.get("report")
+    report.locator("[data-metric]").first.wait_for()
+    metrics = shop_site.get("/model")["metrics"]["test"]["metrics"]
+    for name, score in metrics.items():
+        text = report.locator(f'[data-metric="{name}"]').inner_text()
+        assert re.search(rf"{score['mean']:.3f} *± *{score['se']:.3f}", text), text
+    concepts = shop_site.get("/model")["concepts"]
+    assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(own["label"] for own in concepts)
+    for details in report.locator("details").all():
+        details.locator("summary").first.click()
+    studio.page.wait_for_load_state("networkidle")
+    check_texts(studio)
+
+
+# Other data
+
+
+def test_a_model_without_concepts_gets_a_list_and_is_told_that_there_are_no_knobs(
+    visit, popularity_run, monkeypatch, capsys
+):
+    with Site(popularity_run) as site:
+        studio = visit(site)
+        assert "no concepts" in studio.one("#knobs").inner_text()
+        first = studio.shown("popular")[0]
+        studio.one("[data-testid=popular] .card-open").first.click()
+        studio.shows(site.recommended(history=[first]))
+        studio.get("code").click()
+        studio.page.get_by_role("button", name="Python", exact=True).click()
+        monkeypatch.chdir(popularity_run.parent)
+        exec(studio.get("snippet").inner_text(), {})
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == studio.shown()
+        studio.page.keyboard.press("Escape")
+        studio.one("[data-testid=picks] .card-open").first.click()
+        studio.one("[data-testid=sheet] .facts").wait_for()
+        check_texts(studio)
+        studio.page.keyboard.press("Escape")
+        for name in TABS:
+            open_tab(studio, name)
+            check_texts(studio)
+
+
+def test_a_model_without_titles_names_and_pictures_can_be_turned(visit, trained, tmp_path):
+    import macrid
+
+    model = macrid.MacridVAE(concepts=3, dim=8).fit(trained[1].train.matrix, epochs=2, device="cpu")
+    runs.save(model, tmp_path / "run")
+    with Site(tmp_path / "run") as site:
+        studio = visit(site, "?item=3&item=5")
+        knob = studio.one("[data-testid=knob]").first
+        k, j = (int(knob.get_attribute(f"data-{name}")) for name in ("concept", "dimension"))
+        knob.press("End")
+        move = {"concept": k, "dimension": j, "to": round(studio.value(knob), 5)}
+        studio.shows(site.recommended(k, history=["3", "5"], moves=[move]))
+        for name in TABS:
+            open_tab(studio, name)
+            check_texts(studio)
+            check_width(studio, name)
+
+
+@pytest.fixture(scope="module")
+def hostile_run(shop, tmp_path_factory):
+    """Ids, titles, and names and values of attributes that are not meant well."""
+    import macrid
+    from macrid.data.ids import Ids
+    from macrid.data.interactions import Interactions
+
+    given = shop.interactions
+    items = [*HOSTILE, *(f"x{place}" for place in range(len(given.items) - len(HOSTILE)))]
+    titles = [*HOSTILE.values(), *([HACK] * (len(items) - len(HOSTILE)))]
+    kinds = [f"{HACK}{value}" for value in given.table.column("category").to_pylist()]
+    table = pa.table({"title": titles, "__proto__": kinds, HACK: given.table.column("price"), "toString": kinds})
+    data = Interactions(given.matrix, given.users, Ids(items), table)
+    split = data.split(heldout=20)
+    model = macrid.MacridVAE(concepts=7, dim=16).fit(split.train, epochs=8, batch_size=50, seed=1, device="cpu")
+    macrid.understand(model)
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    runs.save(model, folder, heldout={"test": split.test})
+    return folder
+
+
+def test_hostile_data_is_shown_as_text_and_bursts_nothing(visit, hostile_run):
+    with Site(hostile_run) as site:
+        studio = visit(site, f"?{urlencode({'item': list(HOSTILE)}, doseq=True)}")
+        studio.shows(site.recommended(history=list(HOSTILE)))
+        wait_until(lambda: set(studio.history()) == set(HOSTILE), studio.history)
+        assert HACK in studio.one(".card-title").all_inner_texts()
+        for name in TABS:
+            open_tab(studio, name)
+            for width in (1280, 390):
+                studio.page.set_viewport_size({"width": width, "height": 800})
+                check_width(studio, name)
+        studio.tab("picks")
+        studio.one("[data-testid=picks] .card-open").first.press("Enter")
+        studio.one("[data-testid=sheet] .facts").wait_for()
+        check_width(studio, "sheet")
+        assert studio.page.evaluate("() => window.__hacked") is None
+        assert studio.one("body img[src=x], body script").count() == 0
+
+
+# When things fail
+
+
+def test_what_fails_is_told_and_can_be_tried_again(visit, shop_site):
+    studio = visit(shop_site, "?user=test-5", allow=["status of 500", "ERR_FAILED"])
+    problem = {"title": "Internal", "status": 500, "detail": "the disk is full"}
+    answers = [
+        lambda route: route.fulfill(status=500, content_type="application/problem+json", body=json.dumps(problem)),
+        lambda route: route.abort(),
+    ]
+    for answer, told in zip(answers, ("the disk is full", "Is it still running?"), strict=True):
+        studio.page.route("**/v1/recommend", answer)
+        studio.page.get_by_role("button", name="Next user").click()
+        failure = studio.one("#picks .failure")
+        failure.wait_for()
+        assert told in failure.inner_text()
+        studio.page.unroute("**/v1/recommend")
+        failure.get_by_role("button", name="Try again").click()
+        user = re.search(r"user=([\w-]+)", studio.page.url)[1]
+        studio.shows(shop_site.recommended(user=user))
+        failure.wait_for(state="hidden")
+    for path, tab in (("traverse", "walk"), ("map", "map"), ("report", "report")):
+        studio.page.route(f"**/v1/{path}", answers[0])
+        studio.tab(tab)
+        failure = studio.one(f"#view-{tab} .failure")
+        failure.wait_for()
+        assert "the disk is full" in failure.inner_text()
+        studio.page.unroute(f"**/v1/{path}")
+        failure.get_by_role("button", name="Try again").click()
+        failure.wait_for(state="hidden")
+    studio.page.route("**/v1/model", answers[0])
+    studio.page.reload()
+    studio.one("#main .failure").wait_for()
+    studio.page.unroute("**/v1/model")
+    studio.one("#main .failure button").click()
+    studio.page.wait_for_selector("html[data-state=ready]")
+
+
+def test_a_service_with_a_token_asks_for_it_and_then_shows_everything(visit, shop_run):
+    with Site(shop_run, token="open sesame", edits="no") as site:
+        studio = visit(site, ready=False, allow=["status of 401"])
+        studio.page.goto("/")
+        for token in ("open barley", "open sesame"):
+            studio.page.locator("#token").fill(token)
+            studio.page.keyboard.press("Enter")
+        studio.page.wait_for_selector("html[data-state=ready]")
+        studio.shows(site.recommended(user="test-0"))
+        picture = studio.one("[data-testid=picks] .card img").first
+        wait_until(lambda: picture.evaluate("(img) => img.complete && img.naturalWidth > 0"))
+        assert picture.get_attribute("src").startswith("data:image/svg+xml")
+        other = visit(site, "#token=open%20sesame")
+        other.shows(studio.shown())
+        assert "sesame" not in other.page.url
