@@ -174,7 +174,7 @@ class ServingSettings(Settings):
     """Bytes of one request."""
     max_waiting: int = Field(1_000, ge=1)
     """Requests that may wait for the model; more are told to come again."""
-    together: int = Field(64, ge=1, le=4_096)
+    together: int = Field(32, ge=1, le=4_096)
     """Requests that the model answers in one batch."""
     timeout: float = Field(30.0, gt=0)
     """Seconds after which a request is given up."""

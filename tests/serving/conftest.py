@@ -72,3 +72,44 @@ def client_of():
 def client(client_of, shop_run):
     """Of the shop; it changes nothing in the run."""
     return client_of(shop_run, edits="no")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Of one module: while it is open this thread has an event loop that runs, and tests cannot run another one."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.serving.browser import chromium
+
+    program = chromium()
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def shop_site(shop_run):
+    """Of the shop; it changes no name. Map and report are begun, so that they are there when they are looked at."""
+    from tests.serving.browser import Site
+
+    with Site(shop_run, edits="no") as site:
+        site.get("/map")
+        site.get("/report")
+        yield site
+
+
+@pytest.fixture
+def visit(browser):
+    """A function from a site and a query to an open `Studio`; at the end nothing may have gone wrong on any of them."""
+    from tests.serving.browser import Studio
+
+    opened = []
+
+    def make(site, query="", *, ready=True, **options):
+        opened.append(Studio(browser, site, query, **options))
+        return opened[-1].open() if ready else opened[-1]
+
+    yield make
+    for studio in opened:
+        studio.close()

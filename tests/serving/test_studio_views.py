@@ -1,4 +1,4 @@
-"""The other tabs in a browser, and the page for everybody: by keyboard, on any screen, with any data, when things fail."""
+"""The other tabs in a browser; the page by keyboard, on any screen, with any data, and when things fail."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
+from benchmarks.studio import KNOB
 
 from macrid import runs
 from tests.serving.browser import Site, ids, wait_until
@@ -23,8 +24,12 @@ HOSTILE = {
     HACK: "\"quotes\" 'and' `more` & &amp; </style>",
     " ": "",
 }
-TEXTS = """() => [document.body.innerText, ...[...document.querySelectorAll("[aria-label], [title], [aria-valuetext]")].flatMap(
-  (node) => ["aria-label", "title", "aria-valuetext"].map((name) => node.getAttribute(name) ?? ""))].join("\\n")"""
+TEXTS = """() => {
+  const names = ["aria-label", "title", "aria-valuetext"];
+  const nodes = [...document.querySelectorAll(names.map((name) => `[${name}]`).join())];
+  const told = nodes.flatMap((node) => names.map((name) => node.getAttribute(name) ?? ""));
+  return [document.body.innerText, ...told].join("\\n");
+}"""
 AXE = """async (rules) => (await axe.run({ resultTypes: ["violations"], ...rules })).violations
   .filter(({ impact }) => ["serious", "critical"].includes(impact))
   .map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html }) => html.slice(0, 200))])"""
@@ -32,7 +37,8 @@ FOCUSED = """() => {
   const node = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(node);
   const isSeen = node.matches(".slider") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
-  return { id: node.dataset.testid ?? (node.matches(".card-open") ? "card" : node.getAttribute("role") ?? node.tagName), isSeen };
+  const id = node.dataset.testid ?? (node.matches(".card-open") ? "card" : node.getAttribute("role") ?? node.tagName);
+  return { id, isSeen };
 }"""
 
 
@@ -69,19 +75,22 @@ def ready(site, path):
     return found
 
 
-def test_no_tab_complains_asks_anybody_else_or_shows_what_only_a_program_would_say(visit, shop_site):
+def test_every_tab_fits_any_screen_asks_nobody_else_and_says_nothing_that_only_a_program_would(visit, shop_site):
     studio = visit(shop_site)
-    studio.one("[data-testid=knob]").first.press("End")
+    studio.one(KNOB).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
         check_texts(studio)
+        for width in WIDTHS:
+            studio.page.set_viewport_size({"width": width, "height": 800})
+            check_width(studio, name, width)
     assert studio.trouble == []
 
 
 def test_arrow_keys_lead_through_the_page_without_a_mouse(visit, shop_site):
     studio = visit(shop_site, "?item=bag-0001")
-    studio.one("[data-testid=knob]:not([disabled])").first.wait_for()
+    studio.one(KNOB).first.wait_for()
     found = []
     while not found or found[-1]["id"] != "share":
         studio.page.keyboard.press("Tab")
@@ -89,7 +98,7 @@ def test_arrow_keys_lead_through_the_page_without_a_mouse(visit, shop_site):
         assert len(found) < 200
     assert {"tab", "code", "user", "search", "card", "knob", "share"} <= {one["id"] for one in found}
     assert [one for one in found if not one["isSeen"]] == []
-    knob = studio.one("[data-testid=knob]").first
+    knob = studio.one(KNOB).first
     still = knob.screenshot()
     knob.focus()
     assert knob.screenshot() != still  # the ring is around its thumb
@@ -108,15 +117,6 @@ def test_arrow_keys_lead_through_the_page_without_a_mouse(visit, shop_site):
         assert studio.one(f"#tab-{name}").get_attribute("aria-selected") == "true"
 
 
-def test_nothing_is_wider_than_the_screen(visit, shop_site):
-    studio = visit(shop_site)
-    for name in TABS:
-        open_tab(studio, name)
-        for width in WIDTHS:
-            studio.page.set_viewport_size({"width": width, "height": 800})
-            check_width(studio, name, width)
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
     from axe_playwright_python.sync_playwright import Axe
@@ -132,7 +132,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
 
     if width < 1000:
         studio.one(".drawer-toggle").click()
-    studio.one("[data-testid=knob]").first.press("End")
+    studio.one(KNOB).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -244,7 +244,7 @@ def test_a_model_without_titles_names_and_pictures_can_be_turned(visit, trained,
     runs.save(model, tmp_path / "run")
     with Site(tmp_path / "run") as site:
         studio = visit(site, "?item=3&item=5")
-        knob = studio.one("[data-testid=knob]").first
+        knob = studio.one(KNOB).first
         k, j = (int(knob.get_attribute(f"data-{name}")) for name in ("concept", "dimension"))
         knob.press("End")
         move = {"concept": k, "dimension": j, "to": round(studio.value(knob), 5)}

@@ -83,7 +83,7 @@ class RecommendRequest(Who):
     """Choose among these only, all of them known."""
     exclude: list[Id] | None = None
     """Leave these out."""
-    moves: list[Move] = []
+    moves: list[Move] = Field(default_factory=list)
     """One after the other; the same moves, sent again, give the same list."""
     bounded: bool = True
     """Go only as far as real users do."""
@@ -114,7 +114,7 @@ class EncodeRequest(Who):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
 
-    moves: list[Move] = []
+    moves: list[Move] = Field(default_factory=list)
     bounded: bool = True
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -88,6 +90,9 @@ def use_threads(settings: ServingSettings) -> None:
 
 def started(service: Service, tell: Callable[[], None] | None = None) -> None:
     """Take over the signals of a process that serves, and tell that it does."""
+    gc.collect()
+    sys.setswitchinterval(float(os.environ.get("SWI","0.005")))
+    gc.freeze()  # a catalogue that stays for good is not looked through again and again
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         if hasattr(signal, "SIGHUP"):

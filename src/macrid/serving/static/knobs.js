@@ -144,9 +144,13 @@ export function create(app, root) {
     const moved = live.now?.shares ?? null;
     const places = new Map((live.encoded?.concepts ?? []).map((place) => [place.concept, place]));
     const { moves } = store.get();
+    // The slider that is being moved must not go back to what was answered to an earlier move.
+    const isBehind = JSON.stringify(live.asked) !== JSON.stringify(moves);
     for (const [k, row] of rows) {
       const from = places.get(k)?.recommended ?? null;
-      row.update({ from, to: moves.length && moved ? moved[k] : from, move: moves.find((move) => move.concept === k && move.share !== undefined) });
+      const move = moves.find((one) => one.concept === k && one.share !== undefined);
+      const isNewest = isBehind && move !== undefined && move === moves.at(-1);
+      row.update({ from, to: isNewest ? move.share : moves.length && moved ? moved[k] : from, move });
     }
   }
 

@@ -1,0 +1,129 @@
+"""How long the studio takes, in a headless Chromium: to its first paint, from a slider to a new list, to draw its map.
+
+    python -m benchmarks.studio --run RUN
+
+Without --run it is a run of 20,000 items, made for the occasion. A slider is turned by keys, one press after the other;
+an answer counts once the browser has painted the list, items moving to their new places included. The map has random
+points. Service and browser share the cores. Results go to benchmarks/results/studio.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.measuring import circumstances, rounded, show
+from benchmarks.serving import Running, made_run
+
+RESULTS = Path(__file__).parent / "results" / "studio.json"
+KNOB = "[data-testid=knob]:not([disabled])"
+PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+WATCH = """() => {
+  globalThis.turned = [];
+  const keep = ({ target, timeStamp: at }) => turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
+  addEventListener("input", keep, true);
+}"""
+ANSWERED = """() => turned.map(({ at, to }) => {
+  const marks = performance.getEntriesByName("list").filter((mark) => mark.startTime > at);
+  const own = marks.find(({ detail }) => detail.moves.some((move) => move.to === to));
+  return own ? own.startTime - at : null;
+})"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, help="a run with concepts; made from the built-in shop if not given")
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--presses", type=int, default=60)
+    parser.add_argument("--loads", type=int, default=5)
+    parser.add_argument("--points", type=int, default=50_000)
+    asked = parser.parse_args()
+    browser = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        sys.exit("there is no browser; install one (Debian: apt-get install chromium) or set CHROMIUM")
+    with tempfile.TemporaryDirectory() as folder:
+        run = asked.run or made_run(Path(folder) / "run", asked.items)
+        found = measured(run, browser, asked.presses, asked.loads, asked.points)
+    RESULTS.write_text(json.dumps(rounded(found), indent=2) + "\n", encoding="utf-8")
+    rows = [(name, *(f"{found[name][part]:.0f}" for part in ("median", "p95", "worst"))) for name in PARTS]
+    print(f"{found['items']:,} items, {asked.points:,} points on the map; milliseconds")
+    show(("", "median", "p95", "worst"), rows)
+
+
+PARTS = ("first paint", "page ready", "slider to list", "map frame")
+
+
+def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> dict[str, Any]:
+    """Milliseconds of every part."""
+    from playwright.sync_api import sync_playwright
+
+    with Running(run, 1) as port, sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        paints, readies = [], []
+        for _ in range(loads):
+            page = opened.new_page(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 800})
+            page.goto("/")
+            page.wait_for_selector("html[data-state=ready]")
+            paints.append(page.evaluate(PAINT))
+            readies.append(page.evaluate("() => performance.getEntriesByName('list')[0].startTime"))
+        items = page.evaluate("async () => (await (await fetch('/v1/model')).json()).items")
+        taken = answer_times(page, presses)
+        frames = frame_times(page, points)
+        version = opened.version
+        opened.close()
+    parts = dict(zip(PARTS, (paints, readies, taken, frames), strict=True))
+    spread = {name: {**_spread(values), "count": len(values)} for name, values in parts.items()}
+    return {**circumstances(), "browser": f"Chromium {version}", "items": items, "points": points, **spread}
+
+
+def answer_times(page: Any, presses: int, pause: float = 120) -> list[float]:
+    """From the press of a key on the first knob to its list on the screen, for so many presses."""
+    knob = page.locator(KNOB).first
+    knob.press("Home")
+    page.wait_for_timeout(4 * pause)
+    page.evaluate(WATCH)
+    for press in range(presses):
+        page.keyboard.press("PageUp" if press // 8 % 2 == 0 else "PageDown")
+        page.wait_for_timeout(pause)
+    page.wait_for_timeout(4 * pause)
+    return [value for value in page.evaluate(ANSWERED) if value is not None]
+
+
+def frame_times(page: Any, points: int) -> list[float]:
+    """To draw the map once, while it is dragged and zoomed."""
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(2, points)).round(4).tolist()
+    concepts = draw.integers(7, size=points).tolist()
+    ids = [str(place) for place in range(points)]
+    answer = {"state": "ready", "message": None, "id": ids, "concept": concepts, "x": x, "y": y}
+    page.route("**/v1/map", lambda route: route.fulfill(json=answer))
+    page.locator("#tab-map").click()
+    surface = page.locator("[data-testid=map][data-ready]")
+    surface.wait_for()
+    box = surface.bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.evaluate("() => { macridMap.frames.length = 0; }")
+    page.mouse.move(*middle)
+    for _ in range(10):
+        page.mouse.wheel(0, -60)
+        page.wait_for_timeout(20)
+    page.mouse.down()
+    page.mouse.move(middle[0] - 200, middle[1] - 100, steps=40)
+    page.mouse.up()
+    return page.evaluate("() => macridMap.frames")
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95)), "worst": max(values)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""A headless Chromium, services for it to look at, and what tests ask of a page."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+import uvicorn
+
+from macrid.config import ServingSettings
+from macrid.serving.app import create_app
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+INSTALL = "apt-get -qq update && apt-get install -y -qq --no-install-recommends chromium"
+SETTLED = 8.0  # seconds within which a page shows what it was asked for, on a machine with other things to do
+READ = "(cards) => cards.map((card) => card.dataset.id)"
+
+
+def chromium():
+    """The program. Where there is none and none can be installed, tests are skipped, but not in CI."""
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None and getattr(os, "geteuid", lambda: 1)() == 0 and shutil.which("apt-get"):
+        subprocess.run(["sh", "-c", INSTALL], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
+        found = shutil.which("chromium")
+    if found is None:
+        told = f"there is no browser: set CHROMIUM, or have one of {', '.join(PROGRAMS)} in PATH"
+        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+    return found
+
+
+class Site:
+    """A run that is served on a free port, from a thread."""
+
+    def __init__(self, run, **settings):
+        self.run, self._token = run, settings.get("token")
+        self._bound = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._bound.getsockname()[1]}"
+        app = create_app(run, ServingSettings.make(settings))
+        self._server = uvicorn.Server(
+            uvicorn.Config(app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=1)
+        )
+        self._thread = threading.Thread(target=self._server.run, args=([self._bound],), daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        wait_until(lambda: self._server.started)
+        return self
+
+    def __exit__(self, *_):
+        self._server.should_exit = True
+        self._thread.join()
+        self._bound.close()
+
+    def get(self, path, **query):
+        return self._ask(f"{path}?{urlencode(query)}" if query else path)
+
+    def post(self, path, **body):
+        return self._ask(path, json.dumps(body).encode())
+
+    def _ask(self, path, body=None):
+        headers = {"content-type": "application/json"}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token}"
+        asked = urllib.request.Request(f"{self.address}/v1{path}", body, headers)
+        with urllib.request.urlopen(asked, timeout=20) as got:
+            return json.load(got)
+
+    def item(self, id):
+        return self.get(f"/items/{quote(id, safe='')}")
+
+    def recommended(self, concept=None, **who_and_moves):
+        """Ids that the page is to show: overall, or of one concept."""
+        answer = self.post("/recommend", n=24, by_concept=concept is not None, **who_and_moves)
+        if concept is None:
+            return ids(answer["items"])
+        return next(ids(row["items"]) for row in answer["concepts"] if row["concept"] == concept)
+
+    def concept(self, label):
+        return next(concept for concept in self.get("/model")["concepts"] if concept["label"] == label)
+
+    def dimension(self, concept, name):
+        """(number of the concept, number of the dimension)"""
+        found = self.concept(concept)
+        return found["concept"], next(own["dimension"] for own in found["dimensions"] if own["name"] == name)
+
+
+class Studio:
+    """A page in a context of its own. Whatever goes wrong on it is kept in `trouble`, also requests to elsewhere."""
+
+    def __init__(self, browser, site, query="", *, allow=(), reduced_motion="reduce", **options):
+        """allow: patterns of trouble that a test makes on purpose."""
+        self.site, self._found, self._allowed = site, [], allow
+        options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": reduced_motion, **options}
+        self.context = browser.new_context(base_url=site.address, **options)
+        self.context.on("console", self._said)
+        self.context.on("weberror", lambda told: self._found.append(str(told.error)))
+        self.context.on("requestfailed", self._failed)
+        self.context.on("request", self._requested)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * SETTLED)
+        self.query = query
+
+    def _said(self, told):
+        if told.type in ("error", "warning"):
+            self._found.append(f"{told.text} ({told.location['url']})")
+
+    def _failed(self, request):
+        if "ERR_ABORTED" not in (request.failure or ""):  # by the page itself, which wants something else by now
+            self._found.append(f"{request.url}: {request.failure}")
+
+    def _requested(self, request):
+        if urlsplit(request.url).hostname != "127.0.0.1" and not request.url.startswith("data:"):
+            self._found.append(f"asked for {request.url}")
+
+    @property
+    def trouble(self):
+        return [text for text in self._found if not any(re.search(pattern, text) for pattern in self._allowed)]
+
+    def open(self, query=None):
+        self.page.goto(f"/{self.query if query is None else query}")
+        self.page.wait_for_selector("html[data-state=ready]")
+        return self
+
+    def close(self):
+        self.context.close()
+        assert self.trouble == [], self.trouble
+
+    def one(self, selector):
+        return self.page.locator(selector)
+
+    def get(self, testid, **data):
+        return self.one(f"[data-testid={testid}]" + "".join(f'[data-{name}="{value}"]' for name, value in data.items()))
+
+    def tab(self, name):
+        """Open a tab, by its heading: Walk, Map or Report."""
+        self.one(f"#tab-{name}").click()
+        self.page.wait_for_selector(f"#view-{name}:not([hidden])")
+
+    def shown(self, where="picks"):
+        """Ids of the cards, in their order."""
+        return self.one(f"[data-testid={where}] .card").evaluate_all(READ)
+
+    def shows(self, expected, where="picks"):
+        """Wait until these are the cards."""
+        wait_until(lambda: self.shown(where) == expected, lambda: (self.shown(where), expected))
+
+    def badges(self):
+        """Of the cards that have one: {id: "new", "↑ 3" or "↓ 2"}."""
+        read = "(cards) => cards.map((card) => [card.dataset.id, card.querySelector('.badge').textContent])"
+        return {id: text for id, text in self.one("[data-testid=picks] .card").evaluate_all(read) if text}
+
+    def history(self):
+        return self.one("[data-testid=history] .chip").evaluate_all(READ)
+
+    def value(self, slider):
+        return float(slider.input_value())
+
+
+def ids(items):
+    return [item["id"] for item in items]
+
+
+def wait_until(fact, told=lambda: "it did not come true in time"):
+    begin = time.monotonic()
+    while not fact():
+        assert time.monotonic() - begin < SETTLED, told()
+        time.sleep(0.02)
