@@ -168,7 +168,7 @@ class ServingSettings(Settings):
     """Items of one history, and of `include` and `exclude`."""
     max_batch: int = Field(1_000, ge=1)
     """Histories of one batch request."""
-    max_moves: int = Field(50, ge=0)
+    max_moves: int = Field(20, ge=0)
     """Moves of one request."""
     max_body: int = Field(4 * 2**20, ge=1_024)
     """Bytes of one request."""

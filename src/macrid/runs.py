@@ -20,7 +20,7 @@ import shutil
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ from macrid.models.macridvae import MacridVAE
 from macrid.models.neural import SAMPLE
 from macrid.training.loop import Epoch
 from macrid.version import __version__
+
+if TYPE_CHECKING:
+    from macrid.interpret.names import Names
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
@@ -152,11 +155,23 @@ def keep(model: Recommender, folder: str | PathLike[str]) -> None:
         if model.axes:
             write_atomically(path / "axes.safetensors", _axes_bytes(model))
         if model.names is not None:
-            write_atomically(path / "names.json", _pretty(model.names.as_json()).encode())
+            write_names(model.names, path)
     except OSError as error:
         raise RunError(
             f"{path}: axes and names cannot be written ({error.strerror or error}); those before are kept"
         ) from error
+
+
+def write_names(names: Names, run: Path) -> None:
+    """Put names into a run; an `OSError` if that cannot be."""
+    write_atomically(run / "names.json", _pretty(names.as_json()).encode())
+
+
+def read_names(run: Path) -> Names:
+    """A `ValueError` or an `OSError` if they cannot be read."""
+    from macrid.interpret.names import Names
+
+    return Names.from_json(json.loads((run / "names.json").read_text(encoding="utf-8")))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -241,7 +256,6 @@ def _axes_bytes(model: Recommender) -> bytes:
 def _read_axes(path: Path, model: Recommender) -> None:
     """axes.safetensors and names.json, where a run has them."""
     from macrid.interpret.axes import Axes, Fit, unturned
-    from macrid.interpret.names import Names
 
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
@@ -255,9 +269,7 @@ def _read_axes(path: Path, model: Recommender) -> None:
             model.axes[kind] = Axes(kind, rotation, low, high, own)
         model.axes_in_use = tuple(json.loads(about["in_use"]))
     if (path / "names.json").exists():
-        model.names = _read(
-            path, "names.json", lambda file: Names.from_json(json.loads(Path(file).read_text(encoding="utf-8")))
-        )
+        model.names = _read(path, "names.json", lambda file: read_names(file.parent))
     _check_axes(model)
 
 

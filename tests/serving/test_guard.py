@@ -39,6 +39,20 @@ def test_with_the_token_everything_is_told_and_the_page_itself_needs_none(secret
     assert secret.get("/").status_code == secret.get("/healthz").status_code == secret.get("/readyz").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/rec/v1/model", "/rec/metrics", "/rec/v1/openapi.json", "/rec/nothing"])
+def test_the_token_is_asked_for_wherever_the_app_is_mounted(secret, path):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from starlette.testclient import TestClient
+
+    mounted = TestClient(Starlette(routes=[Mount("/rec", secret.app)]))
+    rooted = TestClient(secret.app, root_path="/rec")
+    for own in (mounted, rooted):
+        assert own.get(path).status_code == 401
+        assert own.get("/rec/healthz").status_code == 200
+        assert own.get("/rec/v1/model", headers={"authorization": "Bearer correct horse"}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -63,6 +77,19 @@ def test_a_local_service_answers_to_local_names_only(client, host):
     assert client.get("/v1/model", headers={"host": "localhost:8000"}).status_code == 200
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+def test_a_service_answers_to_the_address_it_listens_on(client_of, popularity_run, host):
+    own = client_of(popularity_run, host=host) if ":" not in host else client_of(popularity_run)
+    name = f"[{host}]:8000" if ":" in host else f"{host}:8000"
+    assert own.get("/v1/model", headers={"host": name}).status_code == 200
+
+
+def test_names_it_goes_by_may_be_written_as_people_do(client_of, popularity_run):
+    own = client_of(popularity_run, hosts=("Shop.Example",))
+    assert own.get("/v1/model", headers={"host": "shop.example:8000"}).status_code == 200
+    problem(own.get("/v1/model", headers={"host": "localhost"}), 421, "shop.example")
+
+
 def test_pages_of_other_sites_may_not_ask(client, client_of, shop_run):
     other = {"origin": "https://evil.example"}
     problem(client.post("/v1/recommend", json=ASK, headers=other), 403, "--origin")
@@ -74,6 +101,8 @@ def test_pages_of_other_sites_may_not_ask(client, client_of, shop_run):
     answer = allowed.post("/v1/recommend", json=ASK, headers={"origin": "https://shop.example"})
     assert answer.headers["access-control-allow-origin"] == "https://shop.example"
     problem(allowed.post("/v1/recommend", json=ASK, headers=other), 403)
+    refused = allowed.post("/v1/recommend", json={}, headers={"origin": "https://shop.example"})
+    assert refused.headers["access-control-allow-origin"] == "https://shop.example"
 
 
 def test_a_form_of_another_page_cannot_be_taken_for_json(client):
@@ -148,6 +177,28 @@ def test_a_request_that_is_never_completed_is_given_up(tight):
     asyncio.run(asyncio.wait_for(tight.app(scope, receive, send), 10))
     assert sent[0]["status"] == 408
     assert (b"connection", b"close") in sent[0]["headers"]
+
+
+def test_a_million_mistakes_are_told_of_once(client):
+    begin = time.monotonic()
+    for body in (
+        {"history": [[]] * 100_000},
+        {"history": [], "moves": [3] * 100_000},
+        {f"x{i}": 1 for i in range(50_000)},
+    ):
+        answer = client.post("/v1/recommend", json=body)
+        problem(answer, 422)
+        assert len(answer.content) < 5_000
+    assert time.monotonic() - begin < 5
+
+
+def test_a_failure_is_counted_and_answered_as_everything_else(client_of, popularity_run, monkeypatch):
+    own = client_of(popularity_run)
+    monkeypatch.setattr(own.app.state.service.hosted.card, "model", lambda: 1 / 0)
+    answer = own.get("/v1/model")
+    problem(answer, 500, "log")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert 'macrid_requests_total{method="GET",route="/v1/model",status="500"} 1.0' in own.get("/metrics").text
 
 
 def test_long_answers_are_compressed_and_short_ones_are_not(client):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -148,7 +148,9 @@ class Names:
 
     def renamed(self, concept: int, name: str) -> Names:
         """With a name that a person has chosen for a concept."""
-        new = self.concept(concept).model_copy(update={"name": checked_name(name), "edited": True, "why": None})
+        name = checked_name(name)
+        _check_free(name, (entry.name for entry in self.concepts if entry.concept != concept), "concept")
+        new = self.concept(concept).model_copy(update={"name": name, "edited": True, "why": None})
         return replace(self, concepts=_with(self.concepts, concept, new))
 
     def renamed_dimension(
@@ -160,6 +162,9 @@ class Names:
         chosen = {what: checked_name(text) for what, text in given.items() if text is not None}
         if not chosen:
             raise RequestError("nothing to rename; give a name for the dimension, or for its low or high end")
+        if "name" in chosen:
+            own = (entry for entry in self.dimensions if entry.concept == concept and entry.dimension != dimension)
+            _check_free(chosen["name"], (entry.name for entry in own), "dimension of the concept")
         new = self.dimensions[place].model_copy(update={**chosen, "edited": True, "why": None})
         return replace(self, dimensions=_with(self.dimensions, place, new))
 
@@ -290,6 +295,12 @@ def said(example: Example) -> str:
 def _key(entry: DimensionName) -> tuple[int, str]:
     """An axis of a concept, whatever its number."""
     return entry.concept, entry.axis or f"{entry.axes} {entry.dimension}"
+
+
+def _check_free(name: str, others: Iterable[str | None], what: str) -> None:
+    """No two are called the same: moves go by names."""
+    if name.casefold() in (other.casefold() for other in others if other is not None):
+        raise RequestError(f"another {what} is called '{name}'; give another name")
 
 
 def _with(entries: tuple[T, ...], place: int, new: T) -> tuple[T, ...]:

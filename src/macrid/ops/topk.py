@@ -24,6 +24,7 @@ from torch import Tensor
 BLOCK = {"cpu": 1 << 24, "cuda": 1 << 27}  # scores of users × items among which the best are chosen at once
 TILE = {"cpu": 1 << 19, "cuda": 1 << 25}  # scores computed at once
 USERS = 512  # in a block, if there are so many: fewer make slim products
+FEW_ROWS = 512  # of users × concepts: a product for each concept would be too slim, one for all is not
 GROUP = 16  # items compared by their maximum first
 LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
 
@@ -107,7 +108,13 @@ class _Scorer:
         self.width = min(len(items), block // self.users)
         self.size = max(1, min(self.width, tile // max(self.users, z.shape[2])))
         self.memory = z.new_empty(self.users * self.width)
-        self.scratch = z.new_empty(0 if self.fused else self.users * self.size)
+        rows, is_small = 0 if self.fused else self.users, log_assignment.numel() <= block
+        self.assignment = None  # (concepts, items) if all concepts are taken at once
+        if self.linear and self.order is None and is_small and len(z) * self.users <= FEW_ROWS:
+            rows = len(z) * self.users
+            self.size = max(1, min(self.width, tile // rows))
+            self.assignment = log_assignment.t().exp().contiguous()
+        self.scratch = z.new_empty(rows * self.size)
 
     def log(self, values: Tensor) -> Tensor:
         return values.clamp(min=0).log() if self.linear else values
@@ -135,6 +142,12 @@ class _Scorer:
             from macrid.ops.topk_triton import mixture_scores
 
             mixture_scores(z, items, log_c, out)
+            return
+        if self.assignment is not None:
+            terms = self.scratch[: len(z) * out.numel()].view(-1, out.shape[1])  # (concepts × users, tile)
+            torch.mm(z.flatten(0, 1), items.t(), out=terms)
+            terms.exp_().view(len(z), *out.shape).mul_(self.assignment[:, None, start:stop])
+            torch.sum(terms.view(len(z), *out.shape), dim=0, out=out)
             return
         vectors, scratch = items.t(), self.scratch[: out.numel()].view(out.shape)
         first, *others = range(len(z)) if self.order is None else [bisect_right(self.bounds, start) - 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,14 +69,14 @@ def create_app(
     _serve_studio(app)
     _describe(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
-    if settings.origins:
+    app.add_middleware(Guard, service=service)
+    if settings.origins:  # outside of the guard, so that an allowed page reads its refusals
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.origins),
             allow_methods=["GET", "POST", "PATCH"],
             allow_headers=["authorization", "content-type"],
         )
-    app.add_middleware(Guard, service=service)
     return app
 
 
@@ -96,6 +97,8 @@ def _describe(app: FastAPI, settings: ServingSettings) -> None:
             found = made()
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+            for told in (told for methods in found["paths"].values() for told in methods.values()):
+                told["summary"] = re.split(r"[.;:]", told["description"])[0]
             for unused in ("HTTPValidationError", "ValidationError"):
                 parts["schemas"].pop(unused, None)
             if settings.token is not None:

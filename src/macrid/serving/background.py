@@ -25,9 +25,7 @@ import numpy as np
 
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
-from macrid.serving.layout import around as around
 from macrid.serving.layout import layout
-from macrid.serving.layout import rough as rough
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
 import torch
 from fastapi import APIRouter, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 
+from macrid.control.moves import Move
 from macrid.control.steer import State
 from macrid.control.traverse import traverse
 from macrid.errors import RequestError
 from macrid.serving import layout, schemas, schemas_about
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import batch, check_length, check_n, moves_of, recommend, who
+from macrid.serving.recommending import Who, batch, check_length, check_n, moves_of, recommend, who
 from macrid.serving.scoring import Turn
 from macrid.serving.service import Hosted, Service
+from macrid.version import __version__
 
 Limit = Annotated[int, Query(ge=1, le=100, description="How many on a page.")]
 Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many to leave out before them.")]
 Number = Annotated[int, Path(ge=0)]
+OPEN: dict[str, Any] = {"security": []}  # no token is asked for
 NO_STORE = {"cache-control": "no-store"}
 
 
@@ -44,6 +50,26 @@ def _json(content: Any, **headers: str) -> Response:
     return Response(text, headers={**NO_STORE, **headers}, media_type="application/json")
 
 
+def _direct(body: type[BaseModel]) -> type[APIRoute]:
+    """A route that reads its body, and nothing else, from the bytes: for what is asked most often."""
+
+    class Direct(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+            async def handle(request: Request) -> Response:
+                content = await request.body()
+                if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                    raise RefusedError(422, "send a JSON object, with the header content-type: application/json")
+                try:
+                    asked = body.model_validate_json(content)
+                except ValidationError as error:
+                    raise RequestValidationError(error.errors(include_url=False)) from None
+                return await self.endpoint(asked)
+
+            return handle
+
+    return Direct
+
+
 def _about(router: APIRouter, service: Service) -> None:
     @router.get("/model", response_model=schemas_about.Model, tags=["about"])
     async def model_card() -> Response:
@@ -59,7 +85,13 @@ def _about(router: APIRouter, service: Service) -> None:
         state, inspection, message = await service.slowly(hosted.served.background.inspection)
         log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.served.model.log]
         return _json(
-            {"state": state, "message": message, "metrics": hosted.served.metrics, "log": log, "inspection": inspection}
+            {
+                "state": state,
+                "message": hosted.served.without_paths(message),
+                "metrics": hosted.served.metrics,
+                "log": log,
+                "inspection": inspection,
+            }
         )
 
     @router.get("/map", response_model=schemas_about.Map, tags=["about"])
@@ -80,13 +112,13 @@ def _map(hosted: Hosted) -> dict[str, Any]:
     concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of[served.on_map]
     told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
     return {
-        "state": state, "message": message, **told, "concept": concept.tolist(),
+        "state": state, "message": served.without_paths(message), **told, "concept": concept.tolist(),
         "id": [str(item) for item in served.model.items.take(served.on_map)],
     }  # fmt: skip
 
 
 def _items(router: APIRouter, service: Service) -> None:
-    @router.get("/items", response_model=schemas_about.ItemPage, responses=answers(404), tags=["items"])
+    @router.get("/items", response_model=schemas_about.ItemPage, responses=answers(404, 409), tags=["items"])
     async def search(
         q: Annotated[str, Query(max_length=1_000, description="Words, or the beginning of a word or id.")] = "",
         limit: Limit = 20,
@@ -124,7 +156,7 @@ def _items(router: APIRouter, service: Service) -> None:
         position = served.position(item)
         etag = served.pictures.etag(position) or ""
         headers = {"etag": etag, "cache-control": "private, max-age=3600", "content-security-policy": PICTURE_POLICY}
-        if request.headers.get("if-none-match") == etag and served.pictures.has(position):
+        if etag and etag in request.headers.get("if-none-match", "") and served.pictures.has(position):
             return Response(status_code=304, headers=headers)
         found = served.pictures.of(position)
         if found is None:
@@ -207,10 +239,14 @@ def _traverse(hosted: Hosted, service: Service, asked: schemas.TraverseRequest) 
 
 
 def _people(router: APIRouter, service: Service) -> None:
-    @router.post("/recommend", response_model=schemas.Recommended, responses=answers(404, 409), tags=["steering"])
     async def recommend_items(asked: schemas.RecommendRequest) -> Response:
         """Items for a history or a known user, after any moves, and what the moves changed."""
         return _json(await recommend(service.hosted, service, asked))
+
+    router.add_api_route(
+        "/recommend", recommend_items, methods=["POST"], response_model=schemas.Recommended,
+        responses=answers(404, 409), tags=["steering"], route_class_override=_direct(schemas.RecommendRequest),
+    )  # fmt: skip
 
     @router.post("/recommend/batch", response_model=schemas.BatchRecommended, tags=["steering"])
     async def recommend_batch(asked: schemas.BatchRequest) -> Response:
@@ -246,7 +282,7 @@ def _people(router: APIRouter, service: Service) -> None:
 
 
 @torch.no_grad()
-def _encode(hosted: Hosted, own: Any, moves: Any, bounded: bool) -> dict[str, Any]:
+def _encode(hosted: Hosted, own: Who, moves: tuple[Move, ...], bounded: bool) -> dict[str, Any]:
     space, served = hosted.served.concepts(), hosted.served
     matrix = served.model._matrix([own.known])
     confidence = space.confidence(matrix)[0]
@@ -324,7 +360,8 @@ def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] 
         if run is not None and not run.is_dir():
             raise RefusedError(404, f"no run {run.name[:80]!r} beside the one served now")
         hosted = await service.reload(run)
-        service.agree_on(hosted.served.run)
+        if run is not None:
+            service.agree_on(run)
         if on_reload is not None:
             on_reload()
         return _json({"run": hosted.served.run.name, "digest": hosted.served.digest})
@@ -332,32 +369,28 @@ def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] 
 
 def health(service: Service) -> APIRouter:
     """Asked by what keeps the service running; at the root, and under /v1."""
-    found = APIRouter(responses=answers(), tags=["running"])
+    found = APIRouter(tags=["running"])
 
-    @found.get("/healthz", response_model=schemas_about.Health)
+    @found.head("/healthz", include_in_schema=False)
+    @found.get("/healthz", response_model=schemas_about.Health, openapi_extra=OPEN)
     async def healthz() -> Response:
         """Whether the process is alive."""
-        return JSONResponse({"status": "ok", "version": _version()}, headers=NO_STORE)
+        return JSONResponse({"status": "ok", "version": __version__}, headers=NO_STORE)
 
-    @found.get("/readyz", response_model=schemas_about.Ready)
+    @found.head("/readyz", include_in_schema=False)
+    @found.get("/readyz", response_model=schemas_about.Ready, responses=answers(503, common=()), openapi_extra=OPEN)
     async def readyz() -> Response:
         """Whether it takes requests; not while it is about to end."""
         if service.is_draining:
             raise RefusedError(503, "this process is about to end and takes no new requests", {"retry-after": "1"})
         served = service.hosted.served
-        told = {"status": "ok", "version": _version(), "run": served.run.name, "digest": served.digest}
+        told = {"status": "ok", "version": __version__, "run": served.run.name, "digest": served.digest}
         return JSONResponse(told, headers=NO_STORE)
 
-    @found.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    @found.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
         content, kind = service.metrics.text()
         return Response(content, media_type=kind, headers=NO_STORE)
 
     return found
-
-
-def _version() -> str:
-    from macrid.version import __version__
-
-    return __version__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import logging
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +19,9 @@ from macrid.serving.problems import RefusedError, problem
 if TYPE_CHECKING:
     from macrid.serving.service import Service
 
+METHODS = ("GET", "HEAD", "POST", "PATCH", "OPTIONS")
 LOCAL = ("localhost", "127.0.0.1", "::1")
+log = logging.getLogger("macrid.serving")
 OPEN = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")  # asked by what keeps the service running
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -54,7 +57,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service, self.settings = app, service, service.settings
-        self.hosts = self.settings.hosts or (LOCAL if is_local(self.settings.host) else ())
+        local = (*LOCAL, self.settings.host) if is_local(self.settings.host) else ()
+        self.hosts = tuple(name.lower() for name in self.settings.hosts or local)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,6 +73,7 @@ class _Exchange:
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         self.guard, self.scope, self._receive, self._send = guard, scope, receive, send
         self.headers = Headers(scope=scope)
+        self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # as the app has it, wherever it is mounted
         self.size, self.is_read, self.status = 0, False, 0
         self.refusal: RefusedError | None = None
 
@@ -83,11 +88,14 @@ class _Exchange:
             self.refusal = error
         except TimeoutError:
             self.refusal = self._late()
+        except Exception as error:
+            log.error("%s %s failed", self.scope["method"], self.path, exc_info=error)
+            self.refusal = RefusedError(500, "the service failed; its log says why")
         finally:
             if self.refusal is not None and not self.status:
                 await self._refuse(self.refusal)
-            route = getattr(self.scope.get("route"), "path", "other")
-            method = self.scope["method"] if route != "other" else "other"
+            route = getattr(self.scope.get("route"), "path", "/static" if self.path.startswith("/static/") else "other")
+            method = self.scope["method"] if self.scope["method"] in METHODS else "other"
             guard.service.metrics.ended(method, route, self.status, time.perf_counter() - began)
             guard.service.answered += 1
 
@@ -117,11 +125,11 @@ class _Exchange:
     async def _refuse(self, error: RefusedError) -> None:
         headers = {**error.headers, **({} if self.is_read else {"connection": "close"})}
         self.refusal = None
-        answer = problem(error.status, str(error), self.scope["path"], headers=headers)
+        answer = problem(error.status, str(error), self.path, headers=headers)
         await answer(self.scope, self._receive, self.send)
 
     def _check(self) -> None:
-        guard, path, method = self.guard, self.scope["path"], self.scope["method"]
+        guard, path, method = self.guard, self.path, self.scope["method"]
         host = _host(f"//{self.headers.get('host', '')}")[0]
         if guard.hosts and host not in guard.hosts and path not in OPEN:
             raise RefusedError(
@@ -132,7 +140,7 @@ class _Exchange:
         length = self.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > guard.settings.max_body:
             raise self._too_large()
-        if path.startswith(("/v1/", "/metrics")) and path not in OPEN and method != "OPTIONS":
+        if path not in (*OPEN, "/") and not path.startswith("/static/"):
             self._check_token()
 
     def _is_own_page(self) -> bool:

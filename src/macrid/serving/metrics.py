@@ -21,10 +21,10 @@ class Metrics:
             "macrid_requests", "Requests answered.", ["method", "route", "status"], registry=own
         )  # fmt: skip
         self._seconds = Histogram(
-            "macrid_request_seconds", "Time until an answer.", ["route"], buckets=SECONDS, registry=own
+            "macrid_request_duration_seconds", "Time until an answer.", ["route"], buckets=SECONDS, registry=own
         )
         self._batch = Histogram(
-            "macrid_batch_users", "Requests that the model answered together.", buckets=USERS, registry=own
+            "macrid_batch_requests", "Requests that the model answered together.", buckets=USERS, registry=own
         )
         self._reloads = Counter("macrid_reloads", "Runs swapped in, or refused.", ["outcome"], registry=own)
         self._in_flight = Gauge(

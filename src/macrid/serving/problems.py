@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +15,8 @@ from starlette.exceptions import HTTPException
 from macrid.errors import MacridError, RequestError
 
 MEDIA_TYPE = "application/problem+json"
-log = logging.getLogger("macrid.serving")
+MOST_TOLD = 10  # of what is wrong with a request
+COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)  # whatever is asked for
 TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older versions of Python have older names
 
 
@@ -40,7 +41,7 @@ def problem(
         "title": TITLES.get(status) or HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
-        "instance": instance,
+        "instance": quote(instance),
     }
     if errors is not None:
         told["errors"] = errors
@@ -48,10 +49,9 @@ def problem(
     return Response(content, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=MEDIA_TYPE)
 
 
-def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str, dict[str, Any]]:
     """For a route's description: which problems it may answer with."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    common = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)
     return {
         status: {"description": TITLES.get(status) or HTTPStatus(status).phrase, "content": content}
         for status in sorted({*common, *statuses})
@@ -71,22 +71,20 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()]
+        errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()[:MOST_TOLD]]
         first = errors[0]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        more = " (and more)" if len(errors) > 1 else ""
         detail = f"{first['at']}: {first['message']}{more}" if first["at"] else f"{first['message']}{more}"
         return problem(422, detail, request.url.path, errors)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        details = {404: "there is nothing at this address; /v1/openapi.json lists what there is"}
+        details = {
+            400: "the body cannot be read; send JSON in UTF-8, not compressed",
+            404: "there is nothing at this address; /v1/openapi.json lists what there is",
+        }
         detail = details.get(error.status_code, str(error.detail))
         return problem(error.status_code, detail, request.url.path, headers=dict(error.headers or {}))
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(500, "the service failed; its log says why", request.url.path)
 
 
 def _place(path: tuple[Any, ...]) -> str:
@@ -96,6 +94,8 @@ def _place(path: tuple[Any, ...]) -> str:
 
 
 def _message(entry: dict[str, Any]) -> str:
+    if entry["type"] == "model_attributes_type":
+        return "send a JSON object, with the header content-type: application/json"
     if entry["type"] == "json_invalid":
         return "the body is no JSON; send an object as in /v1/openapi.json"
     told = str(entry["msg"]).removeprefix("Value error, ")

@@ -21,6 +21,7 @@ from macrid.serving.service import Hosted, Service
 
 MOST_EXPLAINED = 500  # items of a history: each is left out once
 PULLS = 3
+MOST_LISTED = 100_000  # items in all lists of a batch request
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +113,11 @@ async def recommend(hosted: Hosted, service: Service, asked: schemas.RecommendRe
         hosted, service, own, asked.n, asked.exclude_seen, asked.include, asked.exclude, moves, asked.bounded,
         asked.by_concept,
     )  # fmt: skip
-    answer = await hosted.batcher.ask(ask)
-    reasons = await service.slowly(_reasons, hosted, own, answer) if asked.explain and len(own.known) else None
+    if ask.is_heavy:
+        (answer,) = _answers(await service.at_length(hosted.served.scorer.answer, [ask]))
+    else:
+        answer = await hosted.batcher.ask(ask)
+    reasons = await service.at_length(_reasons, hosted, own, answer) if asked.explain and len(own.known) else None
     return told(hosted, answer, own.unknown, asked.before, reasons)
 
 
@@ -162,12 +166,12 @@ def _changes(hosted: Hosted, before: Ranking, after: Ranking) -> dict[str, list[
     found: dict[str, list[dict[str, Any]]] = {"in": [], "out": [], "up": [], "down": []}
     for at, rank in now.items():
         if was.get(at) != rank:
-            found["in" if at not in was else "up" if rank < was[at] else "down"].append(at_ranks(hosted, at, was, now))
-    found["out"] = [at_ranks(hosted, at, was, now) for at in was if at not in now]
+            found["in" if at not in was else "up" if rank < was[at] else "down"].append(_at_ranks(hosted, at, was, now))
+    found["out"] = [_at_ranks(hosted, at, was, now) for at in was if at not in now]
     return found
 
 
-def at_ranks(hosted: Hosted, position: int, was: dict[int, int], now: dict[int, int]) -> dict[str, Any]:
+def _at_ranks(hosted: Hosted, position: int, was: dict[int, int], now: dict[int, int]) -> dict[str, Any]:
     item = hosted.served.ref(position)
     return {"id": item["id"], "title": item["title"], "before": was.get(position), "after": now.get(position)}
 
@@ -186,26 +190,38 @@ def _reasons(hosted: Hosted, own: Who, answer: Answer) -> dict[int, dict[str, An
     }
 
 
+def _answers(found: Sequence[Answer | Exception]) -> list[Answer]:
+    """All of them, unless something is wrong with one."""
+    for answer in found:
+        if isinstance(answer, Exception):
+            raise answer
+    return [answer for answer in found if isinstance(answer, Answer)]
+
+
 async def batch(hosted: Hosted, service: Service, asked: schemas.BatchRequest) -> str:
     """The JSON of a `BatchRecommended`."""
-    if len(asked.histories) > service.settings.max_batch:
-        raise RequestError(
-            f"there are {len(asked.histories):,} histories; this service takes {service.settings.max_batch:,} at once"
-        )
-    if not asked.histories:
+    count, most = len(asked.histories), service.settings.max_batch
+    if count > most:
+        raise RequestError(f"there are {count:,} histories; this service takes {most:,} at once")
+    if not count:
         raise RefusedError(422, "there are no histories; send at least one")
+    if count * asked.n > MOST_LISTED:
+        raise RequestError(f"{count:,} lists of {asked.n:,} items are more than {MOST_LISTED:,} in all; ask for fewer")
+    check_length(service, asked.exclude, "exclude")
+    return await service.at_length(_batch, hosted, service, asked)
+
+
+def _batch(hosted: Hosted, service: Service, asked: schemas.BatchRequest) -> str:
+    excluded = None if asked.exclude is None else [hosted.served.model.items[int(at)] for at in
+                                                   hosted.served.positions(asked.exclude)[0]]  # fmt: skip
     asks, unknown = [], []
     for place, history in enumerate(asked.histories):
         try:
             own = who(hosted, service, history, None)
-            asks.append(question(hosted, service, own, asked.n, asked.exclude_seen, exclude=asked.exclude))
+            asks.append(question(hosted, service, own, asked.n, asked.exclude_seen, exclude=excluded))
         except RequestError as error:
             raise RequestError(f"histories[{place}]: {error}") from None
         unknown.append(own.unknown)
-    answers = await service.slowly(hosted.served.scorer.answer, asks)
-    parts = []
-    for answer, rest in zip(answers, unknown, strict=True):
-        if isinstance(answer, Exception):
-            raise answer
-        parts.append(told(hosted, answer, rest))
+    answers = _answers(hosted.served.scorer.answer(asks))
+    parts = (told(hosted, answer, rest) for answer, rest in zip(answers, unknown, strict=True))
     return f'{{"results": [{", ".join(parts)}]}}'

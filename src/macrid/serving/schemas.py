@@ -4,10 +4,44 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    PlainValidator,
+    StrictInt,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 MOST_LETTERS = 1_000  # of an id
-Id = Annotated[str, StringConstraints(max_length=MOST_LETTERS)] | StrictInt
+
+
+def _id(value: object) -> object:
+    if type(value) is int or (type(value) is str and len(value) <= MOST_LETTERS):
+        return value
+    raise PydanticCustomError("id", "give an id: text, or a whole number")
+
+
+Id = Annotated[
+    str | int,
+    PlainValidator(_id),
+    WithJsonSchema({"anyOf": [{"type": "string", "maxLength": MOST_LETTERS}, {"type": "integer"}]}),
+]
+
+
+class _First(FailFast):
+    """Who sends a million wrong ones is told of the first."""
+
+    __hash__ = object.__hash__
+
+
+Ids = Annotated[list[Id], _First()]
+Name = Annotated[str, StringConstraints(max_length=200)]
+Count = Annotated[int, Field(strict=True, ge=1)]
 
 
 class Wire(BaseModel):
@@ -25,28 +59,28 @@ class Move(Wire):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]})
 
-    concept: StrictInt | str | None = None
+    concept: StrictInt | Name | None = None
     """Its number or name."""
-    dimension: StrictInt | str | None = None
+    dimension: StrictInt | Name | None = None
     """Its number or name."""
     to: float | None = None
     """The coordinate to move to."""
     by: float | None = None
     """How far to move from where the user is."""
-    towards: str | None = None
+    towards: Name | None = None
     """An attribute, such as "year" or "genres: Comedy"."""
     amount: float | None = None
     """1 is half of the range seen in real users; negative amounts lead away."""
     share: float | None = Field(None, ge=0, le=1)
     """How much of what is recommended comes from the concept."""
-    axis: str | None = None
+    axis: Name | None = None
     """By which a numbered axis is known again; answers have it."""
 
 
 class Who(Wire):
     """Somebody: a history, or a user that the service knows."""
 
-    history: list[Id] | None = None
+    history: Ids | None = None
     """Ids of items; those that are unknown are left aside and named in the answer."""
     user: Id | None = None
     """A user of `GET /v1/users`."""
@@ -75,15 +109,15 @@ class RecommendRequest(Who):
         }
     )
 
-    n: int = Field(10, ge=1)
+    n: Count = 10
     """How many items; with `by_concept`, for each concept at most."""
     exclude_seen: bool = True
     """Leave out the items of the history."""
-    include: list[Id] | None = None
+    include: Ids | None = None
     """Choose among these only, all of them known."""
-    exclude: list[Id] | None = None
+    exclude: Ids | None = None
     """Leave these out."""
-    moves: list[Move] = Field(default_factory=list)
+    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
     """One after the other; the same moves, sent again, give the same list."""
     bounded: bool = True
     """Go only as far as real users do."""
@@ -102,10 +136,10 @@ class BatchRequest(Wire):
         json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004", "mug-0007"]], "n": 5}]}
     )
 
-    histories: list[list[Id]]
-    n: int = Field(10, ge=1)
+    histories: Annotated[list[Ids], _First()]
+    n: Count = 10
     exclude_seen: bool = True
-    exclude: list[Id] | None = None
+    exclude: Ids | None = None
     """Left out for everybody."""
 
 
@@ -114,7 +148,7 @@ class EncodeRequest(Who):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
 
-    moves: list[Move] = Field(default_factory=list)
+    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
     bounded: bool = True
 
 
@@ -126,11 +160,11 @@ class TraverseRequest(Wire):
     )
 
     item: Id | None = None
-    history: list[Id] | None = None
+    history: Ids | None = None
     user: Id | None = None
-    concept: StrictInt | str | None = None
+    concept: StrictInt | Name | None = None
     """With a history or a user; an item has one already."""
-    dimension: StrictInt | str
+    dimension: StrictInt | Name
     """Its number or name."""
     steps: int = Field(8, ge=1, le=50)
     """How many items at most."""
@@ -145,7 +179,7 @@ class ItemsRequest(Wire):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
 
-    ids: list[Id]
+    ids: Ids
 
 
 class ConceptRename(Wire):
@@ -171,7 +205,7 @@ class ReloadRequest(Wire):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
 
-    run: str | None = None
+    run: Annotated[str, StringConstraints(max_length=255)] | None = None
     """The name of a folder beside the one served now; the same one, read again, if none is given."""
 
 
@@ -235,8 +269,8 @@ class Effect(Wire):
     name: str | None
     before: float
     after: float
-    range: list[float | None]
-    """That real users have."""
+    range: list[float] | None
+    """That real users have, where it is known."""
 
 
 class ConceptItems(Wire):

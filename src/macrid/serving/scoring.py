@@ -16,12 +16,12 @@ from torch import Tensor
 
 from macrid.control.moves import Move
 from macrid.control.steer import Effect, State, with_axis
-from macrid.errors import MacridError
 from macrid.interpret.space import Space
 from macrid.models.base import Recommender
 from macrid.models.devices import on_device
 from macrid.ops.topk import pairs, top
 
+FEW_MOVES = 3
 FEW = 128  # items: who asks for so few does not wait for longer lists
 
 
@@ -39,6 +39,11 @@ class Ask:
     moves: tuple[Move, ...] = ()
     bounded: bool = True
     by_concept: bool = False
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it takes as long as many others, who should not wait for it."""
+        return self.by_concept or len(self.moves) > FEW_MOVES
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +122,7 @@ class Scorer:
     def _turn(self, space: Space, components: np.ndarray, ask: Ask) -> Turn | Exception:
         try:
             return Turn.of(State.of(space, torch.from_numpy(components)), ask.moves, ask.bounded)
-        except MacridError as error:
+        except Exception as error:  # whatever it is, it belongs to this question
             return error
 
     def _told(self, ask: Ask, turn: Turn, best: Ranking, before: Ranking | None) -> Answer:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,13 +19,14 @@ from safetensors.torch import save as to_bytes
 from macrid.config import ServingSettings
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
-from macrid.files import write_atomically
+from macrid.files import lock, write_atomically
 from macrid.interpret.meaning import named_anew
 from macrid.interpret.names import Names
 from macrid.interpret.space import Space, space_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
-from macrid.runs import keep, load, read_config
+from macrid.runs import FILES, load, read_config, read_names, write_names
+from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Background
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
@@ -58,7 +62,9 @@ class Served:
         self.background = Background(self.run, self.weights)
         self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of
-        self._names_at = _changed(self.run / "names.json")
+        self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
+        self.fingerprint = _fingerprint(self.run)
+        self._renaming = Lock()
         self._told: dict[int, str] = {}
 
     @property
@@ -70,7 +76,7 @@ class Served:
         """The space, with the names of this moment; a `RefusedError` for a model that has no concepts."""
         if self.space is None:
             raise RefusedError(
-                409, f"a {type(self.model).__name__} has no concepts to look at or move; serve a macridvae instead"
+                409, f"{type(self.model).__name__} has no concepts to look at or move; serve a macridvae instead"
             )
         self.refresh_names()
         return self.space
@@ -127,28 +133,45 @@ class Served:
     # Names
 
     def refresh_names(self) -> None:
-        """Take over names that another process has written."""
+        """Take over names that another process has written, if they are of the axes that are served."""
         at = _changed(self.run / "names.json")
-        if at == self._names_at or at is None:
+        if at == self._names_at or at is None or self._is_turned():
             return
-        try:
-            self.model.names = Names.from_json(json.loads((self.run / "names.json").read_text("utf-8")))
-        except (OSError, ValueError):
-            return  # it is being edited by hand; those before are kept
+        assert self.model.names is not None
+        with suppress(OSError, ValueError):  # it is being edited by hand; those before are kept
+            found = read_names(self.run)
+            if [len(part) for part in _parts(found)] == [len(part) for part in _parts(self.model.names)]:
+                self.model.names = found
         self._names_at = at
 
-    def rename(self, change: Any) -> None:
-        """Change the names by a function of them, and keep them in the run."""
+    def rename(self, change: Callable[[Names], Names]) -> None:
+        """Change the names by a function of them, and keep them in the run; one after the other, in all processes."""
         self.concepts()
-        before = self.model.names
-        assert before is not None
-        self.model.names = change(before)
-        try:
-            keep(self.model, self.run)
-        except RunError:
-            self.model.names = before
-            raise
-        self._names_at = _changed(self.run / "names.json")
+        with self._renaming, _locked(self.run):
+            if self._is_turned():
+                raise RunError("the axes of the run have been turned since it was opened; reload it, then rename")
+            self.refresh_names()
+            assert self.model.names is not None
+            changed = change(self.model.names)
+            try:
+                write_names(changed, self.run)
+            except OSError as error:
+                told = error.strerror or str(error)
+                raise RunError(f"names cannot be written ({told}); those before are kept") from error
+            self.model.names = changed
+            self._names_at = _changed(self.run / "names.json")
+
+    def _is_turned(self) -> bool:
+        """Whether somebody has turned the axes on disk meanwhile."""
+        return _changed(self.run / "axes.safetensors") != self._axes_at
+
+    def is_same(self, run: Path) -> bool:
+        """Whether nothing is to be gained from reading a run."""
+        return run.resolve() == self.run and _fingerprint(self.run) == self.fingerprint
+
+    def without_paths(self, message: str | None) -> str | None:
+        """A message for somebody who need not know where the run lies."""
+        return None if message is None else message.replace(f"{self.run.parent}{os.sep}", "")
 
     def close(self) -> None:
         self.background.close()
@@ -191,6 +214,29 @@ def _read_metrics(run: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _parts(names: Names) -> tuple[Sequence[Any], ...]:
+    return names.concepts, names.dimensions
+
+
+def _fingerprint(run: Path) -> dict[str, tuple[int, int] | None]:
+    """Changes with every file that was read but names, which are taken over as they are written."""
+    return {name: _changed(run / name) for name in FILES if name not in ("names.json", *CACHED.values())}
+
+
+@contextmanager
+def _locked(run: Path) -> Iterator[None]:
+    """As long as no other process has it; gives up waiting after a while."""
+    held = os.open(run, os.O_RDONLY)
+    try:
+        for _ in range(500):
+            if lock(held):
+                break
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(held)
 
 
 def _changed(path: Path) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.supervisors import Multiprocess
 
 from macrid.config import ServingSettings
@@ -32,6 +34,7 @@ from macrid.serving.service import Service, log
 
 ASKED = "MACRID_SERVING"  # what processes are to serve, as JSON
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
+SWITCH = 0.0005  # seconds after which a busy thread makes way; the model's asks for that many times a batch
 FORCED_AFTER = 30.0  # seconds after which answers that are still being made are given up when it is to end
 
 
@@ -48,6 +51,7 @@ def serve(
     """
     bound = listening or bind(settings)
     _log_to_stderr()
+    _ignore_hangups()
     address = address_of(bound, settings)
     if settings.workers == 1:
         use_threads(settings)
@@ -91,8 +95,8 @@ def use_threads(settings: ServingSettings) -> None:
 def started(service: Service, tell: Callable[[], None] | None = None) -> None:
     """Take over the signals of a process that serves, and tell that it does."""
     gc.collect()
-    sys.setswitchinterval(float(os.environ.get("SWI","0.005")))
     gc.freeze()  # a catalogue that stays for good is not looked through again and again
+    sys.setswitchinterval(SWITCH)
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         if hasattr(signal, "SIGHUP"):
@@ -118,6 +122,7 @@ def worker_app() -> Any:
     settings = ServingSettings.make(asked["settings"])
     use_threads(settings)
     _log_to_stderr()
+    _ignore_hangups()
     parent = os.getppid()
     return create_app(
         asked["run"], settings, shared=Path(asked["shared"]), on_start=started,
@@ -127,6 +132,12 @@ def worker_app() -> Any:
 
 class _Many(Multiprocess):
     """uvicorn's processes, which on SIGHUP swap the run inside instead of starting anew."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            mark_process_dead(pid)  # its requests in flight are no longer counted
 
     def handle_hup(self) -> None:
         for process in self.processes:
@@ -158,8 +169,6 @@ def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, tell
 
 def _when_ready(bound: socket.socket, tell: Callable[[], None]) -> None:
     """Wait until one of the processes answers."""
-    import time
-
     family, address = bound.family, bound.getsockname()
     while True:
         with contextlib.suppress(OSError), socket.socket(family) as probe:
@@ -177,6 +186,12 @@ def _config(app: Any, settings: ServingSettings, **more: Any) -> uvicorn.Config:
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(FORCED_AFTER), lifespan="on", **more,
     )  # fmt: skip
+
+
+def _ignore_hangups() -> None:
+    """Until there is a run that could be swapped."""
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _log_to_stderr() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,8 @@ from macrid.serving.served import Served
 
 T = TypeVar("T")
 log = logging.getLogger("macrid.serving")
-SLOW_THREADS = 2  # for what is not a batch: explanations, walks, cards
+SLOW_THREADS = 2  # for what is not a batch and takes some milliseconds: cards, searches, walks
+LONG_THREADS = 2  # for what takes longer: explanations, lists of all concepts, many histories at once
 
 
 class Hosted:
@@ -49,6 +51,9 @@ class Service:
         self.run = Path(run)
         self.is_draining, self.answered = False, 0
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="macrid-slow")
+        self._long = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="macrid-long")
+        self._waiting = {self._slow: 0, self._long: 0}
+        self._before: list[Hosted] = []
         self._swapping = asyncio.Lock()
         self.hosted = Hosted(self.current(), self)
         self._take(self.hosted)
@@ -66,24 +71,49 @@ class Service:
             write_atomically(self.shared / "run", str(run))
 
     async def slowly(self, function: Callable[..., T], *given: Any) -> T:
-        """On a thread beside that of the batches."""
-        return await asyncio.get_running_loop().run_in_executor(self._slow, lambda: function(*given))
+        """On a thread beside that of the batches: what takes some milliseconds."""
+        return await self._on(self._slow, function, *given)
+
+    async def at_length(self, function: Callable[..., T], *given: Any) -> T:
+        """On a thread for what takes longer, so that nothing short waits for it."""
+        return await self._on(self._long, function, *given)
+
+    async def _on(self, pool: ThreadPoolExecutor, function: Callable[..., T], *given: Any) -> T:
+        if self._waiting[pool] >= self.settings.max_waiting:
+            raise RefusedError(503, "too many requests are waiting already; try again", {"retry-after": "1"})
+        self._waiting[pool] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, lambda: function(*given))
+        finally:
+            self._waiting[pool] -= 1
 
     async def reload(self, run: Path | None = None) -> Hosted:
         """Serve a run from now on; requests in flight are answered by the one before. It stays if this one is bad."""
         async with self._swapping:
+            wanted = run or self.current()
+            if self.hosted.served.is_same(wanted):
+                return self.hosted
             try:
-                hosted = await self.slowly(Hosted, run or self.current(), self)
-            except (MacridError, OSError) as error:
+                hosted = await asyncio.to_thread(Hosted, wanted, self)
+            except Exception as error:
                 self.metrics.reloaded("failed")
-                log.error("not swapped, the run before is still served: %s", error)
-                raise RunError(f"not swapped, the run before is still served: {error}") from error
+                log.error("not swapped, the run before is still served: %s", error, exc_info=not _is_told(error))
+                why = str(error).replace(f"{wanted.parent}{os.sep}", "") if _is_told(error) else "its log says why"
+                why = why.replace(f"{wanted.resolve().parent}{os.sep}", "")
+                raise RunError(f"not swapped, the run before is still served: {why}") from error
             before, self.hosted = self.hosted, hosted
             self.metrics.reloaded("swapped")
             self._take(hosted)
             log.info("%s is served now (%s)", hosted.served.run, hosted.served.digest)
-            asyncio.get_running_loop().call_later(self.settings.timeout, before.close)
+            self._before.append(before)
+            asyncio.get_running_loop().call_later(self.settings.timeout, self._slow.submit, self._forget, before)
             return hosted
+
+    def _forget(self, before: Hosted) -> None:
+        """Let go of a run whose last requests are answered."""
+        if before in self._before:
+            self._before.remove(before)
+            before.close()
 
     def _take(self, hosted: Hosted) -> None:
         """Count its items, and make at once what the first to ask would wait for: its card, its index of titles."""
@@ -104,5 +134,12 @@ class Service:
 
     def close(self) -> None:
         log.info("ended after %s answers", f"{self.answered:,}")
-        self.hosted.close()
-        self._slow.shutdown(wait=False, cancel_futures=True)
+        for hosted in (*self._before, self.hosted):
+            hosted.close()
+        for pool in (self._slow, self._long):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether its message is meant for people."""
+    return isinstance(error, MacridError | OSError)

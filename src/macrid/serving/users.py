@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from macrid.errors import RunError
 from macrid.models.base import Recommender
 from macrid.runs import read_heldout
 from macrid.serving.problems import RefusedError
+
+log = logging.getLogger("macrid.serving")
 
 
 class Users:
@@ -51,6 +54,8 @@ def users_of(model: Recommender, run: Path, events: str | None = None, min_ratin
     """
     if events is not None:
         is_rated = open_table(events).find(None, RATING_NAMES, "rating", required=False) is not None
+        if is_rated and min_rating is None:
+            log.warning("%s has ratings, but the run does not say which of them count; all do", events)
         data = Interactions.read(events, min_items=1, min_rating=min_rating if is_rated else None)
         places = places_in(model.items, data.items)
         known = np.flatnonzero(places >= 0)
