@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -26,11 +25,11 @@ from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.supervisors import Multiprocess
 
 from macrid.config import ServingSettings
-from macrid.errors import MacridError, SettingsError
+from macrid.errors import SettingsError
 from macrid.models.devices import cores
 from macrid.serving.app import create_app
 from macrid.serving.metrics import SHARED
-from macrid.serving.service import Service, log
+from macrid.serving.service import Service, log, spare_the_collector
 
 ASKED = "MACRID_SERVING"  # what processes are to serve, as JSON
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
@@ -94,13 +93,12 @@ def use_threads(settings: ServingSettings) -> None:
 
 def started(service: Service, tell: Callable[[], None] | None = None) -> None:
     """Take over the signals of a process that serves, and tell that it does."""
-    gc.collect()
-    gc.freeze()  # a catalogue that stays for good is not looked through again and again
+    spare_the_collector()
     sys.setswitchinterval(SWITCH)
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         if hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, lambda: _keep(loop.create_task(_swap(service))))
+            loop.add_signal_handler(signal.SIGHUP, service.reload_soon)
         end = signal.getsignal(signal.SIGTERM)
 
         def drain(number: int, frame: FrameType | None) -> None:
@@ -200,20 +198,6 @@ def _log_to_stderr() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         log.addHandler(handler)
         log.setLevel(logging.INFO)
-
-
-async def _swap(service: Service) -> None:
-    with contextlib.suppress(MacridError):  # it is in the log, and the run before stays
-        await service.reload()
-
-
-_TASKS: set[asyncio.Task[Any]] = set()
-
-
-def _keep(task: asyncio.Task[Any]) -> None:
-    """Until it is done; the loop alone would let go of it."""
-    _TASKS.add(task)
-    task.add_done_callback(_TASKS.discard)
 
 
 def _tell(on_ready: Callable[[str], None] | None, address: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +56,7 @@ class Service:
         self._long = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="macrid-long")
         self._waiting = {self._slow: 0, self._long: 0}
         self._before: list[Hosted] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._swapping = asyncio.Lock()
         self.hosted = Hosted(self.current(), self)
         self._take(self.hosted)
@@ -109,11 +112,23 @@ class Service:
             asyncio.get_running_loop().call_later(self.settings.timeout, self._slow.submit, self._forget, before)
             return hosted
 
+    def reload_soon(self) -> None:
+        """As `reload`, from a signal: what goes wrong is in the log, and the run before stays."""
+        task = asyncio.get_running_loop().create_task(self._reload_quietly())
+        self._tasks.add(task)  # the loop alone would let go of it
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reload_quietly(self) -> None:
+        with suppress(MacridError):
+            await self.reload()
+
     def _forget(self, before: Hosted) -> None:
         """Let go of a run whose last requests are answered."""
         if before in self._before:
             self._before.remove(before)
             before.close()
+            if gc.get_freeze_count():
+                spare_the_collector()
 
     def _take(self, hosted: Hosted) -> None:
         """Count its items, and make at once what the first to ask would wait for: its card, its index of titles."""
@@ -138,6 +153,13 @@ class Service:
             hosted.close()
         for pool in (self._slow, self._long):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def spare_the_collector() -> None:
+    """Collect once, then set aside what is left: a catalogue that stays is not looked through again and again."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _is_told(error: Exception) -> bool:
