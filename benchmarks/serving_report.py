@@ -25,8 +25,9 @@ def studio(found: dict[str, Any]) -> str:
         "slider to list": "from a slider to the new list",
         "map frame": f"a frame of the map with {found['points']:,} items",
     }
+    browser, cores = found["browser"].split(".")[0], found["machine"]["cores"]
     lines = [
-        f"The studio in {found['browser'].split('.')[0]}, headless, {found['items']:,} items, on the same machine:",
+        f"The studio in {browser}, headless, {found['items']:,} items, {cores} cores:",
         "",
         "| | median ms | 95 % | worst | measured |",
         "| --- | ---: | ---: | ---: | ---: |",

@@ -121,8 +121,11 @@ def save(
         ) from error
 
 
-def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
-    """The model of a run, ready to recommend."""
+def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
+    """The model of a run, ready to recommend.
+
+    mapped: leave the weights in their file, where processes share them.
+    """
     path = Path(folder)
     config = read_config(path)
     model = _model_of(path, config)
@@ -139,7 +142,7 @@ def load(folder: str | PathLike[str], device: str = "auto") -> Recommender:
             model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
         if not all(torch.isfinite(value).all() for value in state.values()):
             raise ValueError("model.safetensors holds numbers that are not finite")
-        model.load_state(state)
+        model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
         _read_axes(path, model)
         model.sample = _sample(path)
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:

@@ -1,6 +1,7 @@
 """What `macrid serve` says before it serves; tests/serving has the rest."""
 
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -70,10 +71,10 @@ def test_the_demo_takes_the_next_port_that_is_free(trained_run, started):
     assert port < started[0][2] <= port + 20
 
 
-def test_without_what_serving_needs_it_is_said_what_to_install(invoke, trained_run, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("macrid.serving")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    code, _, err = invoke("serve", trained_run)
-    assert code == 1
-    assert "pip install 'macrid[serve]'" in err
+def test_without_what_serving_needs_it_is_said_what_to_install(trained_run):
+    code = "import sys; sys.modules['uvicorn'] = None; from macrid.cli import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", code, "serve", str(trained_run)], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1
+    assert "pip install 'macrid[serve]'" in " ".join(told.stderr.split())

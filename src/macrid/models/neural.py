@@ -173,6 +173,6 @@ class NeuralRecommender(Recommender):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.network = self._build(len(self.items))
-        self.network.load_state_dict(state, assign=True)  # as they lie in a file that is mapped: no copy
+        self.network.load_state_dict(state, assign=True)  # no copy: they may lie in a file that is mapped
         self.network.requires_grad_(True)
         self.cached = None

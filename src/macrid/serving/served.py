@@ -45,7 +45,7 @@ class Served:
         """shared: a folder in which processes that serve the same run keep what they have in common."""
         self.run = run.resolve()
         self.config = read_config(self.run)
-        self.model: Recommender = load(self.run, settings.device)
+        self.model: Recommender = load(self.run, settings.device, mapped=shared is not None)
         self.weights = weights_digest(self.run)
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):

@@ -127,7 +127,7 @@ function pick(from, keys) {
 }
 
 function short(x) {
-  return String(Number(x.toFixed(4)));
+  return String(Number(x.toFixed(5)));
 }
 
 function natural(text) {
