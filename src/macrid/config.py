@@ -162,6 +162,12 @@ class ServingSettings(Settings):
     """A folder of pictures, named by item id: bag-17.jpg."""
     users: str | None = None
     """A file of events whose users can be asked for by their ids; the held-out users of the run if not given."""
+    user_col: str | None = None
+    """Its column of users; guessed if not given, and so are the others."""
+    item_col: str | None = None
+    """Its column of items."""
+    rating_col: str | None = None
+    """Its column of ratings; lower ones than the run was trained on are seen, but no part of a history."""
     max_items: int = Field(1_000, ge=1)
     """Items that one request may ask for."""
     max_history: int = Field(5_000, ge=1)

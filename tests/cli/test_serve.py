@@ -34,8 +34,11 @@ def test_options_become_settings_and_the_address_is_told(invoke, trained_run, st
     )
 
 
-def test_the_token_is_in_the_link_that_is_told_and_in_no_message_about_it(invoke, trained_run, started, capsys):
+def test_the_token_is_told_at_a_terminal_only(invoke, trained_run, started, capsys, monkeypatch):
     invoke("serve", trained_run, "--port", "0", "--token", "correct-horse")
+    started[0][3]("http://127.0.0.1:8000/")
+    assert "correct-horse" not in capsys.readouterr().out  # which may be a log
+    monkeypatch.setattr(type(serve.console), "is_terminal", True)
     started[0][3]("http://127.0.0.1:8000/")
     assert "http://127.0.0.1:8000/#token=correct-horse" in capsys.readouterr().out
     code, _, err = invoke("serve", trained_run, "--token", "short")

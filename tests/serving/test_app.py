@@ -438,6 +438,24 @@ def test_users_of_a_file_of_events_are_known_by_their_ids(client_of, shop_run, s
     assert [item["id"] for item in found["items"]] == shop_model.recommend(["bag-0001", "mug-0002"], 5).ids
 
 
+def test_what_a_user_rated_low_is_no_part_of_the_history_but_is_not_recommended_again(client_of, own_run, tmp_path):
+    config = json.loads((own_run / "config.json").read_text("utf-8"))
+    (own_run / "config.json").write_text(json.dumps({**config, "data": {"min_rating": 4}}), "utf-8")
+    model = runs.load(own_run, "cpu")
+    liked = ["bag-0011", "mug-0003"]
+    disliked = model.recommend(liked, 5).ids
+    rows = [("ann", item, 5) for item in liked] + [("ann", item, 1) for item in disliked] + [("bob", "mug-0004", 2)]
+    events = tmp_path / "events.csv"
+    events.write_text("who,what,stars\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows), "utf-8")
+    own = client_of(own_run, users=str(events), user_col="who", item_col="what", rating_col="stars")
+    assert ok(own.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 0}]
+    assert sorted(history_of(own, "ann")) == sorted(liked)
+    found = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5}))
+    assert [item["id"] for item in found["items"]] == model.recommend(liked, 5, exclude=disliked).ids
+    seen = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5, "exclude_seen": False}))
+    assert [item["id"] for item in seen["items"]] == model.recommend(liked, 5, exclude_seen=False).ids
+
+
 def test_a_run_without_names_is_named_when_it_is_opened(client_of, own_run):
     (own_run / "names.json").unlink()
     assert {entry["name"] for entry in ok(client_of(own_run).get("/v1/model"))["concepts"]} >= {"bags", "mugs"}

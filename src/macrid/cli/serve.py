@@ -31,6 +31,9 @@ def serve(
     threads: int | None = setting(ServingSettings, "threads"),
     device: str | None = setting(ServingSettings, "device"),
     users: Path | None = setting(ServingSettings, "users"),
+    user_col: str | None = setting(ServingSettings, "user_col"),
+    item_col: str | None = setting(ServingSettings, "item_col"),
+    rating_col: str | None = setting(ServingSettings, "rating_col"),
     pictures: Path | None = setting(ServingSettings, "pictures"),
     edits: str | None = setting(ServingSettings, "edits"),
     names: list[str] = typer.Option([], "--name", help="A name by which the service may be called; may be repeated."),
@@ -77,7 +80,9 @@ def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_n
     read_config(run)
 
     def tell(address: str) -> None:
-        page = address if settings.token is None else f"{address}#token={settings.token}"
+        # A log should not hold the secret; whoever sits at the terminal has it anyway.
+        with_token = settings.token is not None and console.is_terminal
+        page = f"{address}#token={settings.token}" if with_token else address
         console.print(Text.assemble("the studio is at ", (page, "bold underline")), soft_wrap=True)
         hints = f"API: {address}v1/openapi.json · stop with Ctrl-C"
         error_console.print(hints, style="dim", soft_wrap=True)

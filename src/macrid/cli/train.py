@@ -254,6 +254,8 @@ def print_report(report: dict[str, Any]) -> None:
     if training.get("effective_concepts") is not None:
         told.append(f"{training['effective_concepts']:.1f} of {training['concepts']} concepts in use")
     console.print(", ".join(told))
+    if training.get("best_epoch") is not None and training["best_epoch"] == training["epochs"]:
+        console.print("the last epoch was the best: it may get better with more (--epochs)", style="yellow")
 
 
 def _chosen(options: dict[str, Any]) -> tuple[Recommender, dict[str, Any]]:

@@ -208,7 +208,8 @@ class Card:
         labels = [found.values[value] for value in order[:MOST_CATEGORIES]]
         if len(order) > MOST_CATEGORIES:
             labels.append("other")
-        return {"name": name, "kind": "category", "values": self._shown(values), "labels": labels}
+        about = {"labels": labels, "has_several": found.has_several}
+        return {"name": name, "kind": "category", "values": self._shown(values), **about}
 
     def _shown(self, values: np.ndarray) -> list[float | None]:
         """Of the items on the map; None where unknown."""

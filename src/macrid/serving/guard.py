@@ -58,7 +58,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service, self.settings = app, service, service.settings
         local = (*LOCAL, self.settings.host) if is_local(self.settings.host) else ()
-        self.hosts = tuple(name.lower() for name in self.settings.hosts or local)
+        self.hosts = tuple(dict.fromkeys(name.lower() for name in self.settings.hosts or local))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

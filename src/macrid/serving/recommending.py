@@ -30,15 +30,19 @@ class Who:
 
     known: np.ndarray
     unknown: list[Id]
+    seen: np.ndarray
+    """What `exclude_seen` leaves out."""
 
 
 def who(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Who:
     """Of a history, or of a known user."""
     if history is None:
         assert user is not None
-        return Who(hosted.served.users.history(user), [])
+        users = hosted.served.users
+        return Who(users.history(user), [], users.seen(user))
     check_length(service, history, "history")
-    return Who(*hosted.served.known(history))
+    known, unknown = hosted.served.known(history)
+    return Who(known, unknown, known)
 
 
 def check_length(service: Service, ids: Sequence[Id] | None, what: str) -> None:
@@ -84,7 +88,7 @@ def question(
     for what, ids in (("include", include), ("exclude", exclude)):
         check_length(service, ids, what)
     check_n(service, n)
-    hidden = own.known if exclude_seen else own.known[:0]
+    hidden = own.seen if exclude_seen else own.seen[:0]
     if exclude:
         hidden = np.union1d(hidden, served.positions(exclude)[0])
     count = len(served.model.items)

@@ -203,6 +203,8 @@ class MapValues(Wire):
     """Numbers, or places in `labels`; null where unknown."""
     labels: list[str]
     """Of a category, the most frequent first."""
+    has_several: bool = False
+    """Whether items may have several; the most frequent of theirs is given."""
 
 
 class Report(Wire):

@@ -58,7 +58,7 @@ class Served:
         self.search = Search(self.model.items, self.titles, self.model.popularity)
         self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
         min_rating = (self.config.get("data") or {}).get("min_rating")
-        self.users = users_of(self.model, self.run, settings.users, min_rating)
+        self.users = users_of(self.model, self.run, settings, min_rating)
         self.background = Background(self.run, self.weights)
         self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of

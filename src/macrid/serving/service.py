@@ -95,6 +95,7 @@ class Service:
         async with self._swapping:
             wanted = run or self.current()
             if self.hosted.served.is_same(wanted):
+                log.info("%s has not changed", wanted)
                 return self.hosted
             try:
                 hosted = await asyncio.to_thread(Hosted, wanted, self)

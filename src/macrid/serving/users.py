@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from macrid.config import ServingSettings
 from macrid.data.ids import Id, Ids, places_in
-from macrid.data.interactions import Interactions
+from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.data.tables import RATING_NAMES, open_table
 from macrid.errors import RunError
 from macrid.models.base import Recommender
@@ -22,9 +24,9 @@ log = logging.getLogger("macrid.serving")
 class Users:
     """Ids and histories. There is no user table in a model: these are histories that happen to be at hand."""
 
-    def __init__(self, ids: Ids, histories: sp.csr_array) -> None:
-        """histories: users × items of the model."""
-        self.ids, self.histories = ids, histories
+    def __init__(self, ids: Ids, histories: sp.csr_array, seen: sp.csr_array | None = None) -> None:
+        """histories, seen: users × items of the model; what was seen but rated low is no part of a history."""
+        self.ids, self.histories, self._seen = ids, histories, histories if seen is None else seen
         self._texts: list[str] | None = None
 
     def __len__(self) -> int:
@@ -32,11 +34,18 @@ class Users:
 
     def history(self, user: Id) -> np.ndarray:
         """Positions of the items."""
+        return _row(self.histories, self._place(user))
+
+    def seen(self, user: Id) -> np.ndarray:
+        """Positions of the items of the history, and of those that were rated too low for it."""
+        return _row(self._seen, self._place(user))
+
+    def _place(self, user: Id) -> int:
         (row,) = self.ids.positions([user if isinstance(user, int) else self.ids.parse(user)])
         if row < 0:
             known = f"there are {', '.join(map(str, self.ids[:3]))} …" if len(self) else "there are none"
             raise RefusedError(404, f"no user {user!r}; {known} (GET /v1/users)")
-        return self.histories.indices[self.histories.indptr[row] : self.histories.indptr[row + 1]].astype(np.int64)
+        return int(row)
 
     def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
         """Ids and numbers of items of those whose id begins with a query, and how many there are."""
@@ -47,21 +56,13 @@ class Users:
         return [(self._texts[row], int(counts[row])) for row in rows[offset : offset + limit]], len(rows)
 
 
-def users_of(model: Recommender, run: Path, events: str | None = None, min_rating: float | None = None) -> Users:
+def users_of(model: Recommender, run: Path, settings: ServingSettings, min_rating: float | None = None) -> Users:
     """Those of a file of events, or those that the run keeps, as test-0, test-1, …, validation-0, …
 
-    min_rating: of the events that count, where the file has ratings.
+    min_rating: of the events that count, where the file has ratings; others are seen, but not liked.
     """
-    if events is not None:
-        is_rated = open_table(events).find(None, RATING_NAMES, "rating", required=False) is not None
-        if is_rated and min_rating is None:
-            log.warning("%s has ratings, but the run does not say which of them count; all do", events)
-        data = Interactions.read(events, min_items=1, min_rating=min_rating if is_rated else None)
-        places = places_in(model.items, data.items)
-        known = np.flatnonzero(places >= 0)
-        matrix = sp.csr_array(data.matrix)[:, known].tocoo()
-        shape = (len(data.users), len(model.items))
-        return Users(data.users, sp.csr_array((matrix.data, (matrix.row, places[known][matrix.col])), shape=shape))
+    if settings.users is not None:
+        return _of_events(model, settings, min_rating)
     ids: list[str] = []
     found: list[sp.csr_array] = []
     for group in ("test", "validation"):
@@ -72,3 +73,27 @@ def users_of(model: Recommender, run: Path, events: str | None = None, min_ratin
         ids += [f"{group}-{row}" for row in range(histories.shape[0])]
         found.append(histories)
     return Users(Ids(ids), sp.csr_array(sp.vstack(found)) if found else sp.csr_array((0, len(model.items))))
+
+
+def _of_events(model: Recommender, settings: ServingSettings, min_rating: float | None) -> Users:
+    columns: dict[str, Any] = {"user": settings.user_col, "item": settings.item_col, "rating": settings.rating_col}
+    seen = Interactions.read(settings.users, **columns, min_items=1)
+    rating = open_table(settings.users).find(settings.rating_col, RATING_NAMES, "rating", required=False)
+    if rating is not None and min_rating is None:
+        log.warning("%s has ratings, but the run does not say which of them count; all do", settings.users)
+    if rating is None or min_rating is None:
+        return Users(seen.users, _over_items(seen, seen.users, model))
+    liked = Interactions.read(settings.users, **columns, min_items=1, min_rating=min_rating)
+    return Users(seen.users, *(_over_items(part, seen.users, model) for part in (liked, seen)))
+
+
+def _over_items(data: Interactions, users: Ids, model: Recommender) -> sp.csr_array:
+    """Users × items of the model, of items that it knows."""
+    rows, columns = data.pairs
+    rows, columns = places_in(users, data.users)[rows], places_in(model.items, data.items)[columns]
+    known = columns >= 0
+    return csr_from_pairs(rows[known], columns[known], (len(users), len(model.items)))
+
+
+def _row(matrix: sp.csr_array, row: int) -> np.ndarray:
+    return matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].astype(np.int64)

@@ -24,10 +24,13 @@ export function signed(x, digits = 2) {
 /** p = 0.005; p < 0.001 */
 export const pValue = (p) => (p < 0.001 ? "p < 0.001" : `p = ${three.format(p)}`);
 
+/** A value of an attribute: whole numbers of four digits may be years, and have no comma. */
+export const plain = (x) => (Number.isInteger(x) && Math.abs(x) < 10000 ? String(x) : number(x));
+
 /** Anything that an items table may hold, as text. */
 export function anything(value) {
   if (value === null || value === undefined || value === "") return "–";
-  if (typeof value === "number") return number(value);
+  if (typeof value === "number") return plain(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map(anything).join(", ");
   if (typeof value === "object") return JSON.stringify(value);

@@ -37,7 +37,7 @@ function placeholder(item, alt) {
 
 /** Of a title its first letters, of an id its end, which tells it from others. */
 function initials(item) {
-  const words = titleOf(item).match(/[\p{L}\p{N}]+/gu) ?? ["?"];
+  const words = titleOf(item).replace(/\s*\(\d{4}\)\s*$/, "").match(/[\p{L}\p{N}]+/gu) ?? ["?"];
   if (!item.title?.trim() || words.length === 1) return [...words.at(-1)].slice(-4).join("");
   return words.slice(0, 2).map((word) => [...word][0].toLocaleUpperCase()).join("");
 }

@@ -137,7 +137,7 @@ export function create(app, root) {
       rows = new Map(app.card.concepts.map(({ concept }) => [concept, shareRow(app, concept)]));
       shares.replaceChildren(
         h("h3", { text: "How much of each" }),
-        h("p", { class: "quiet", text: "Of what is recommended; the others make room." }),
+        h("p", { class: "quiet", text: "The part of all recommended probability that a concept brings in. An item may count for several concepts, so a list can show others, too." }),
         ...[...rows.values()].map((row) => row.element),
       );
     }

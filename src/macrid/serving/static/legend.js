@@ -2,7 +2,7 @@
 
 import { conceptColour, ramp } from "./colours.js";
 import { h } from "./dom.js";
-import { count, number } from "./format.js";
+import { count, number, plain } from "./format.js";
 
 const MOST_GROUPS = 11; // with a colour of their own
 const SHADES = 48;
@@ -37,7 +37,7 @@ export function byValues(map, values) {
   return values.kind === "number" ? byNumber(values) : byLabel(map, values);
 }
 
-function byLabel(map, { name, values, labels }) {
+function byLabel(map, { name, values, labels, has_several: hasSeveral }) {
   const n = Math.min(labels.length, MOST_GROUPS);
   const [more, unknown] = [n, n + 1];
   const groups = Uint16Array.from(values, (value) => (value === null ? unknown : Math.min(value, more)));
@@ -45,7 +45,7 @@ function byLabel(map, { name, values, labels }) {
   const entries = labels.slice(0, n).map((label, i) => ({ label, colour: colours[i], items: 0 }));
   entries.push({ label: `${count(labels.length - n, "other")}`, colour: OTHER, items: 0 }, { label: "unknown", colour: "var(--line)", items: 0 });
   for (const group of groups) entries[group].items += 1;
-  return { kind: "category", title: name, groups, entries };
+  return { kind: "category", title: name, groups, entries, hasSeveral };
 }
 
 // Words for colours are shown in their colour; a label that is nearly one concept has that concept's colour.
@@ -106,7 +106,7 @@ export function legend(colouring, only, pick) {
       h("h3", { text: title }),
       h("div", { class: "legend-ramp", "aria-hidden": "true", style: { background: `linear-gradient(to right, ${stops})` } }),
       h("div", { class: "legend-ends" },
-        colouring.ticks.map((value) => h("span", { text: number(value) }))),
+        colouring.ticks.map((value) => h("span", { text: plain(value) }))),
       colouring.isCrowded && h("p", { class: "legend-note", text: "By rank: half of the items are on either side of the middle." }),
       unknown > 0 && h("p", { class: "legend-note" }, h("span", { class: "legend-swatch", style: { "--c": "var(--line)" } }), `unknown for ${count(unknown, "item")}`),
     );
@@ -122,5 +122,6 @@ export function legend(colouring, only, pick) {
       h("span", { class: "legend-label", text: entry.label }),
       h("span", { class: "legend-count", text: number(entry.items) }),
     )))),
+    colouring.hasSeveral && h("p", { class: "legend-note", text: "Items with several count for the most frequent of theirs." }),
   );
 }

@@ -60,7 +60,10 @@ async function start() {
   tabs();
   keys();
   show(store.get());
-  store.subscribe((state) => show(state));
+  store.subscribe((state, changed) => {
+    if (["user", "history", "view"].some((key) => changed.includes(key))) toasts.replaceChildren(); // what they say is of before
+    show(state);
+  });
   if (isFirst) {
     const user = (await first)?.users[0]?.id ?? null;
     if (user !== null && store.isBlank()) store.set({ user }, { start: true });

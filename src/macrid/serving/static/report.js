@@ -14,7 +14,6 @@ const ASK_AGAIN = 2_000; // ms, while the inspection is on its way
 const CURVES = {
   ndcg: ["Validation NDCG@100", "How well validation users are ranked after each epoch; the model of the best epoch is kept."],
   loss: ["Loss", "What training makes smaller; only its fall matters, not its size."],
-  kl: ["Information kept (KL)", "How much is told about each user, in nats."],
   effective_concepts: ["Concepts in use", "How many concepts items are spread over; near 1 would be a collapse."],
   seconds: ["Seconds per epoch", null],
 };

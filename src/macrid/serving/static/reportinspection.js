@@ -7,19 +7,25 @@ import { number } from "./format.js";
 import { scrolled } from "./reportconcepts.js";
 
 export function inspectionView(app, found) {
+  const original = typeof found.dci_within?.original === "number" ? ` Along the original axes ${two(found.dci_within.original)}.` : "";
   const tiles = [
     tile("Concepts in use", found.effective_concepts, `of ${app.card.concepts.length}; the closer, the more evenly items are spread.`, found.effective_concepts / app.card.concepts.length),
     tile("Independence", found.independence, "How little the dimensions of users repeat each other; 1 is not at all."),
     tile("Disentanglement", found.dci?.disentanglement, "Whether each dimension tells of one attribute only; 1 is yes."),
     tile("Completeness", found.dci?.completeness, "Whether each attribute is told by one dimension only; 1 is yes."),
     tile("Informativeness", found.dci?.informativeness, "How well attributes can be read off the dimensions; 1 is perfectly."),
-    tile("Within concepts", found.dci_within?.in_use, "Disentanglement inside each concept, along the axes in use; 1 is best."),
+    tile("Within concepts", found.dci_within?.in_use, `Disentanglement inside each concept, along the axes in use; 1 is best.${original}`),
+    tile("Gap (MIG)", found.mig?.mean, "How far the best dimension of an attribute is ahead of the next, over all dimensions; 1 is best."),
   ].filter(Boolean);
   const notes = found.notes ?? [];
+  const isTurned = found.axes?.in_use?.includes("attributes");
   return h(
     "div",
     { class: "report-stack" },
-    h("p", { class: "quiet", text: "Measured after training, with attributes that training never saw." }),
+    h("p", {
+      class: "quiet",
+      text: `Measured after training, with attributes that training never saw.${isTurned ? " The axes in use were turned towards these attributes afterwards; evidence and disentanglement are of items that they were not fitted to." : ""}`,
+    }),
     h("div", { class: "report-tiles" }, tiles),
     attributeTable(found),
     independence(app, found),

@@ -5,7 +5,7 @@ import { h, iconButton } from "./dom.js";
 import { segments } from "./picks.js";
 
 export async function copyLink(app) {
-  await copy(app, location.origin + app.store.link(), "The link is copied; it opens everything as it is now");
+  await copy(app, location.origin + app.store.link(), "The link is copied; it opens this list with these knobs");
 }
 
 export function open(app) {
