@@ -204,7 +204,7 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     concepts = None
     if served.space is not None:
         concepts = [round(float(p), 6) for p in served.space.log_assignment[position].exp().cpu()]
-    found = _found(hosted, position)
+    found = {"concept_share": None, **_found(hosted, position)}
     return {
         **found, "concepts": concepts,
         "attributes": {name: _plain(value) for name, value in row.items() if name != "title"},

@@ -240,6 +240,9 @@ class Scored(ItemRef):
 
     score: float
     concept: int | None = None
+    """The likeliest."""
+    concept_share: float | None = None
+    """How likely it is: 1 if the item is of this concept only."""
     reason: Reason | None = None
 
 

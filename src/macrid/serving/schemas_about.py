@@ -13,6 +13,9 @@ class Found(ItemRef):
     """An item that was searched for."""
 
     concept: int | None = None
+    """The likeliest."""
+    concept_share: float | None = None
+    """How likely it is: 1 if the item is of this concept only."""
     popularity: int
 
 
@@ -35,6 +38,7 @@ class Item(ItemRef):
     """Everything known about an item."""
 
     concept: int | None
+    concept_share: float | None
     concepts: list[float] | None
     """How probable each concept is."""
     popularity: int

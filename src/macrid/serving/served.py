@@ -120,8 +120,11 @@ class Served:
 
     def ref(self, position: int) -> dict[str, Any]:
         """Id, title and concept of an item."""
-        concept = None if self.concept_of is None else int(self.concept_of[position])
-        return {"id": str(self.model.items[position]), "title": self.title(position), "concept": concept}
+        found: dict[str, Any] = {"id": str(self.model.items[position]), "title": self.title(position), "concept": None}
+        if self.space is not None:
+            found["concept"] = concept = int(self.space.concept_of[position])
+            found["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)
+        return found
 
     def scored(self, position: int, score: float) -> str:
         """An item with its score, as JSON."""

@@ -3,6 +3,7 @@
 import { showPicture } from "./api.js";
 import { conceptColour } from "./colours.js";
 import { h, icon, iconButton } from "./dom.js";
+import { percent } from "./format.js";
 
 let hasPictures = false;
 let labelOf = () => null;
@@ -38,14 +39,16 @@ function placeholder(item, alt) {
 /** Of a title its first letters, of an id its end, which tells it from others. */
 function initials(item) {
   const words = titleOf(item).replace(/\s*\(\d{4}\)\s*$/, "").match(/[\p{L}\p{N}]+/gu) ?? ["?"];
-  if (!item.title?.trim() || words.length === 1) return [...words.at(-1)].slice(-4).join("");
+  if (!item.title?.trim()) return [...words.at(-1)].slice(-4).join("");
+  if (words.length === 1) return [...words[0]].slice(0, 2).join("");
   return words.slice(0, 2).map((word) => [...word][0].toLocaleUpperCase()).join("");
 }
 
-/** A dot in the colour of a concept and what the concept is called. */
-export function conceptTag(concept) {
+/** A dot in the colour of an item's likeliest concept and what that is called; how likely, where others together are likelier. */
+export function conceptTag({ concept, concept_share: share }) {
   if (concept === null || concept === undefined || labelOf(concept) === null) return null;
-  return h("span", { class: "concept-tag" }, h("span", { class: "dot", style: { "--c": conceptColour(concept) } }), h("span", { text: labelOf(concept) }));
+  const text = typeof share === "number" && share < 0.5 ? `${labelOf(concept)} ${percent(share)}` : labelOf(concept);
+  return h("span", { class: "concept-tag" }, h("span", { class: "dot", style: { "--c": conceptColour(concept) } }), h("span", { text }));
 }
 
 /**
@@ -60,7 +63,7 @@ export function itemCard(item, { rank = null, change = null, isIn = false, onOpe
     { type: "button", class: "card-open", on: { click: () => onOpen?.(item) } },
     thumb(item),
     h("span", { class: "card-title", dir: "auto", text: titleOf(item) }),
-    conceptTag(item.concept),
+    conceptTag(item),
   );
   const add = onAdd && iconButton("add", `Add ${titleOf(item)} to your history`, () => onAdd(item), { class: "card-add" });
   const card = h("article", { class: "card", "data-id": item.id, "data-concept": item.concept }, open, place, badge, add);

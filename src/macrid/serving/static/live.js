@@ -109,7 +109,7 @@ export class Live {
   }
 
   remember(items) {
-    for (const { id, title, concept } of items) this.items.set(id, { id, title, concept });
+    for (const { id, title, concept, concept_share } of items) this.items.set(id, { id, title, concept, concept_share });
   }
 
   async #encode() {

@@ -64,7 +64,7 @@ export function frame({ search, by, withPicks, stage, key }) {
 }
 
 export function tipParts(item) {
-  return [thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTag(item.concept))];
+  return [thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTag(item))];
 }
 
 export function cardParts(item, { isIn, change, more, close }) {
@@ -74,7 +74,7 @@ export function cardParts(item, { isIn, change, more, close }) {
       "div",
       { class: "map-about" },
       h("strong", { text: titleOf(item) }),
-      conceptTag(item.concept),
+      conceptTag(item),
       h(
         "div",
         { class: "map-buttons" },

@@ -148,7 +148,7 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add som
         "span",
         { class: "option-text" },
         h("span", { class: "option-title", dir: "auto", text: titleOf(item) }),
-        h("span", { class: "option-more" }, conceptTag(item.concept), h("span", { text: count(item.popularity, "user") })),
+        h("span", { class: "option-more" }, conceptTag(item), h("span", { text: count(item.popularity, "user") })),
       ),
       app.isInHistory(item.id) && h("span", { class: "option-in", text: "in your history" }),
     ],

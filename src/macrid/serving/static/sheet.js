@@ -41,7 +41,7 @@ function draw(app, item, body) {
   append(
     clear(body),
     thumb(item, { alt: "", lazy: false }),
-    h("p", { class: "sheet-line" }, conceptTag(item.concept), h("span", { class: "quiet", text: `${count(item.popularity, "user")} had it` })),
+    h("p", { class: "sheet-line" }, conceptTag(item), h("span", { class: "quiet", text: `${count(item.popularity, "user")} had it` })),
     actions(app, item),
     why,
     attributes(app, item),

@@ -126,7 +126,7 @@ export function create(app) {
   function drawOrigin(item) {
     clear(origin).append(
       thumb(item, { size: 56, lazy: false }),
-      h("div", {}, h("span", { class: "walk-kicker", text: "Walking from" }), h("strong", { text: titleOf(item) }), conceptTag(item.concept)),
+      h("div", {}, h("span", { class: "walk-kicker", text: "Walking from" }), h("strong", { text: titleOf(item) }), conceptTag(item)),
     );
   }
 
