@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
 
 .PHONY: install demo test bench bench-gpu lint format clean
 
@@ -16,7 +17,8 @@ demo: install
 	$(BIN)/macrid demo $(ARGS)
 
 test: install
-	$(BIN)/pytest --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term --cov-fail-under=90 $(ARGS) || [ $$? -eq 5 ]
 
 bench: install
 	$(BIN)/python benchmarks/speed.py $(ARGS)

@@ -39,7 +39,7 @@ class Site:
     """A run that is served on a free port, from a thread."""
 
     def __init__(self, run, **settings):
-        self.run, self._token = run, settings.get("token")
+        self.run, self._token, self.visitors = run, settings.get("token"), []
         self._bound = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._bound.getsockname()[1]}"
         app = create_app(run, ServingSettings.make(settings))
@@ -54,6 +54,8 @@ class Site:
         return self
 
     def __exit__(self, *_):
+        for studio in [*self.visitors]:  # who still loads something should not find the door closed
+            studio.leave()
         self._server.should_exit = True
         self._thread.join()
         self._bound.close()
@@ -103,6 +105,7 @@ class Studio:
         self.context.on("weberror", lambda told: self._found.append(str(told.error)))
         self.context.on("requestfailed", self._failed)
         self.context.on("request", self._requested)
+        site.visitors.append(self)
         self.page = self.context.new_page()
         self.page.set_default_timeout(1000 * SETTLED)
         self.query = query
@@ -128,8 +131,13 @@ class Studio:
         self.page.wait_for_selector("html[data-state=ready]")
         return self
 
+    def leave(self):
+        if self in self.site.visitors:
+            self.site.visitors.remove(self)
+            self.context.close()
+
     def close(self):
-        self.context.close()
+        self.leave()
         assert self.trouble == [], self.trouble
 
     def one(self, selector):

@@ -39,6 +39,7 @@ def press(slider, key, times=1):
         slider.page.keyboard.press(key)
 
 
+@pytest.mark.alone
 def test_the_page_is_alive_at_once(visit, shop_site):
     for _ in range(3):  # others may be busy on the same cores
         studio = visit(shop_site)
@@ -259,6 +260,7 @@ def test_a_new_name_is_kept_in_the_run_and_taken_back_by_undo(visit, own_run):
         assert kept() == before
 
 
+@pytest.mark.alone
 def test_a_new_list_is_there_within_a_tenth_of_a_second(visit, shop_site):
     studio = open_bags(visit, shop_site, reduced_motion="no-preference")
     for _ in range(3):  # others may be busy on the same cores

@@ -69,7 +69,7 @@ def _read(model: Recommender, source: Path, columns: dict[str, Any], min_rating:
     with working(f"reading {source}"):
         events = Interactions.read(source, **columns, min_items=1)
         liked = _liked(source, columns, min_rating)
-    error_console.print(str((liked or events).report))
+    error_console.print(str((liked or events).report), soft_wrap=True)
     positions = places_in(model.items, events.items)
     seen = _over_items(events, np.arange(len(events.users)), positions, (len(events.users), len(model.items)))
     history = seen

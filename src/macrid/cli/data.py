@@ -96,7 +96,7 @@ def prepare(
                 min_items=min_items,
                 items=items,
             )
-        error_console.print(str(data.report))
+        error_console.print(str(data.report), soft_wrap=True)
         with working("splitting"):
             split = data.split(heldout, seed)
         recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}

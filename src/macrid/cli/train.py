@@ -224,10 +224,11 @@ def _train_in_epochs(
             )  # fmt: skip
     except (KeyboardInterrupt, MacridError) as stop:
         if any(record.best for record in model.log) and earlier:
-            error_console.print(f"{out}: still holds the earlier run; the best weights so far are in {out / TRAINING}")
+            told = f"{out}: still holds the earlier run; the best weights so far are in {out / TRAINING}"
+            error_console.print(told, soft_wrap=True)
         elif any(record.best for record in model.log):
             save(model, out, overwrite=True, heldout=heldout, data=origin, keep_training=True)
-            error_console.print(f"the best weights so far are in {out}")
+            error_console.print(f"the best weights so far are in {out}", soft_wrap=True)
         if isinstance(stop, KeyboardInterrupt):
             again = shlex.join(["macrid", *(word for word in sys.argv[1:] if word not in ("--resume", "--overwrite"))])
             error_console.print(f"go on with: {again} --resume", soft_wrap=True)

@@ -71,7 +71,7 @@ def traverse(
     else:
         _show(model, found)
     if out is not None:
-        error_console.print(f"{out}: drawn")
+        error_console.print(f"{out}: drawn", soft_wrap=True)
 
 
 def strip_of(model: Recommender, found: Traversal) -> Strip:
