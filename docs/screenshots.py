@@ -39,6 +39,7 @@ def take(page: Page, address: str, name: str, ready: str, knob: str | None = Non
     page.wait_for_selector(ready, timeout=120_000)
     if knob is not None:
         page.get_by_role("slider", name=knob).first.evaluate("slider => slider.scrollIntoView({block: 'center'})")
+        page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(2_000)  # until nothing moves
     page.screenshot(path=FOLDER / name)
 
