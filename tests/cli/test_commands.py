@@ -313,6 +313,7 @@ def test_a_divergence_keeps_the_best_weights_as_a_run(invoke, prepared, tmp_path
     assert invoke("evaluate", tmp_path / "run")[0] == 0
 
 
+@pytest.mark.alone
 def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp_path):
     command = [sys.executable, "-m", "macrid", "train", str(prepared), "--out", str(tmp_path / "run"), "--dim", "8"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

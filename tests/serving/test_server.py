@@ -19,6 +19,8 @@ from macrid.config import ServingSettings
 from macrid.errors import SettingsError
 from macrid.serving import server
 
+pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
+
 SHARED = (r"/model\.safetensors$", r"/macrid-serving-\w+/\w+\.safetensors$")
 ASK = json.dumps({"history": ["bag-0011", "mug-0003"], "n": 5})
 

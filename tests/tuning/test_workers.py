@@ -10,6 +10,8 @@ from macrid.configs import Config
 from macrid.tuning.study import RUNGS
 from macrid.tuning.workers import Finished, Reached, Workers
 
+pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
+
 LONG = Config("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 10**6, "patience": 10**6, "device": "cpu"})
 
 
