@@ -211,12 +211,15 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(data, tmp_path):
         sys.executable, "-m", "macrid", "tune", data, "--trials", "2", "--jobs", "1", "--epochs", "1000000",
         "--patience", "1000000", "--device", "cpu", "--fix", "concepts=1", "--out", out,
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run in the background
+    )  # fmt: skip
     end = time.monotonic() + 60
     while not _begun(out / "study.db") and time.monotonic() < end and process.poll() is None:
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err.decode()
     told = err.decode()
     assert "0 trials are done and kept; those that were running are tried again" in told
