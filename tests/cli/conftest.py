@@ -10,10 +10,17 @@ from macrid import cli, runs
 
 @pytest.fixture
 def invoke(capsys, monkeypatch):
-    """Run a command: (exit code, standard output, standard error)."""
+    """Run a command: (exit code, standard output, standard error).
 
-    def run(*args, columns=200):
-        monkeypatch.setenv("COLUMNS", str(columns))
+    columns: in a terminal of that width; otherwise, as in a pipe.
+    """
+
+    def run(*args, columns=None):
+        for name, value in {"COLUMNS": columns, "TTY_COMPATIBLE": int(columns is not None)}.items():
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, str(value))
+        monkeypatch.setenv("TERM", "dumb")  # no colours
         monkeypatch.setattr(sys, "argv", ["macrid", *map(str, args)])
         with warnings.catch_warnings(action="default"), pytest.raises(SystemExit) as stop:
             cli.main()

@@ -110,7 +110,6 @@ def test_wrong_usage_exits_with_2(invoke, world_run, args):
         (("steer", "--history", "nope", "--concept", 0, "--share", 0.5), "no item of the history is known"),
         (("steer", "--history", HISTORY, "--concept", 9, "--share", 0.5), "concept is 9; this model has concepts 0 to"),
         (("steer", "--history", HISTORY, "--concept", 0, "--share", 2), "share is 2.0; give a number from 0 to 1"),
-        (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", 3), "between -1 and 1"),
         (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", "nan"), "to is nan; give a finite"),
         (("steer", "--history", HISTORY, "--towards", "weight"), "no attribute 'weight'; items have popularity, size"),
         (("steer", "--history", HISTORY, "--towards", "maker"), "attribute 'maker' is 'the same' for all items"),

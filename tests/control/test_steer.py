@@ -3,6 +3,7 @@
 import copy
 import json
 import warnings
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -16,7 +17,7 @@ import macrid
 from macrid.control.steer import FURTHEST, Steered, placed, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
 from macrid.interpret.axes import Axes, use
-from macrid.interpret.directions import directions_towards
+from macrid.interpret.directions import along, directions_towards
 from macrid.interpret.names import find as find_names
 from macrid.interpret.space import space_of
 from tests.planted import PRICE, SIZE, planted
@@ -322,10 +323,33 @@ def test_without_known_users_moves_are_not_bounded(trained, history):
 
 
 @pytest.mark.parametrize("kind", ["soft", "turned"])
-@pytest.mark.parametrize(("far", "told"), [({"to": 1.5}, r"to is 1\.5"), ({"by": -3}, r"by is -3 from")])
-def test_no_coordinate_is_beyond_1(models, history, kind, far, told):
-    with pytest.raises(RequestError, match=rf"{told}.*; a coordinate lies between -1 and 1 \(concept 2, dimension 3"):
-        steer(models[kind], history, concept=2, dimension=3, **far, bounded=False)
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("asked", [1.5, -3.0])
+def test_to_by_and_towards_agree_on_how_far_a_move_goes(models, history, kind, bounded, asked):
+    model, space = models[kind], space_of(models[kind])
+    direction = along(space, 2, 3)
+    before = steer(model, history, concept=2, dimension=3, by=0.0).effects[0].before
+    low, high = (direction.low, direction.high) if bounded and direction.low is not None else (-1.0, 1.0)
+    edge = high if asked > 0 else low
+    space.towards["an attribute"] = [replace(direction, dimension=None, name="an attribute")]
+    moves = [
+        {"concept": 2, "dimension": 3, "to": asked},
+        {"concept": 2, "dimension": 3, "by": asked - before},
+        {"concept": 2, "towards": "an attribute", "amount": (asked - before) / direction.half},
+    ]
+    for move in moves:
+        with pytest.warns(RangeWarning):
+            effect = steer(model, history, moves=[move], bounded=bounded).effects[0]
+        assert effect.after == pytest.approx(edge, abs=1e-5)
+    space.towards.clear()
+
+
+def test_a_move_beyond_1_is_told_where_no_users_are_known(trained, history):
+    model = variant(trained)
+    model.sample, model.axes, model.cached = None, {}, None
+    with pytest.warns(RangeWarning):
+        effect = steer(model, history, concept=2, dimension=3, to=1.5).effects[0]
+    assert effect.after == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_number_too_large_to_compute_with_is_refused(models, history):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console as RichConsole
+from rich.console import ConsoleDimensions
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -27,8 +28,28 @@ if TYPE_CHECKING:
     from macrid.data.split import Split
     from macrid.models.base import ScoredItem
 
-console = Console(markup=False, emoji=False, highlight=False)  # results; ids and titles are shown as they are
-error_console = Console(stderr=True, markup=False, emoji=False, highlight=False)  # everything else
+UNWRAPPED = 100_000  # columns, where nobody reads along
+
+
+class Console(RichConsole):
+    """Ids, titles and paths as they are; lines are broken to fit a terminal, and nowhere else."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if not self.is_terminal:
+            options["soft_wrap"] = all(isinstance(each, str | Text) for each in objects)
+        super().print(*objects, **options)
+
+    @RichConsole.size.getter  # type: ignore[attr-defined, untyped-decorator]
+    def size(self) -> ConsoleDimensions:
+        size = super().size
+        return size if self.is_terminal else ConsoleDimensions(UNWRAPPED, size.height)
+
+
+console = Console()  # results
+error_console = Console(stderr=True)  # everything else
 
 
 def show_warnings() -> None:

@@ -198,8 +198,8 @@ class State:
             z = components[direction.concept].numpy()
             before = float(z @ direction.vector)
             asked = _aim(move, direction, before)
-            value = _bounded(asked, before, direction, move, bounded, self.space.is_cosine)
-            if not direction.reaches(asked, before):
+            value = _reachable(asked, before, direction, bounded, self.space.is_cosine)
+            if not direction.reaches(asked, before) or (self.space.is_cosine and abs(asked) > 1):
                 beyond.append((direction, asked, value))
             components[direction.concept] = torch.from_numpy(placed(z, direction.vector, value, self.space.is_cosine))
             seen = direction.low, direction.high, direction.name
@@ -275,12 +275,8 @@ def _aim(move: Move, direction: Direction, before: float) -> float:
     return before + float(move.amount) * direction.half
 
 
-def _bounded(asked: float, before: float, direction: Direction, move: Move, bounded: bool, is_unit: bool) -> float:
-    """As far as may be gone."""
-    if is_unit and abs(asked) > 1 and move.amount is None:
-        usual = "" if direction.low is None else f"; real users have {direction.low:.2f} to {direction.high:.2f}"
-        what = f"to is {move.to:g}" if move.to is not None else f"by is {move.by:g} from {before:.2f}"
-        raise RequestError(f"{what}; a coordinate lies between -1 and 1 ({direction}{usual})")
+def _reachable(asked: float, before: float, direction: Direction, bounded: bool, is_unit: bool) -> float:
+    """As far as a move may go: `to`, `by` and `towards` all stop at the range of real users, and at length 1."""
     if bounded and direction.low is not None and direction.high is not None:
         asked = float(np.clip(asked, min(direction.low, before), max(direction.high, before)))
     if not is_unit and abs(asked) > float(np.finfo(np.float32).max):
@@ -291,7 +287,11 @@ def _bounded(asked: float, before: float, direction: Direction, move: Move, boun
 def _beyond(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> str:
     direction, asked, value = beyond[0]
     others = f", and so for {len(beyond) - 1} more" if len(beyond) > 1 else ""
+    if direction.low is None:
+        return f"{asked:.2f} is beyond {direction}, which ends at ±1; moved to {value:.2f}{others}"
     done = f"moved to {value:.2f}, as far as they go" if bounded else "moved there all the same"
+    if not bounded and abs(asked) > 1 and abs(value) <= 1:
+        done = f"moved to {value:.2f}, where it ends"
     return (
         f"{asked:.2f} is beyond what real users have in {direction} ({direction.low:.2f} to {direction.high:.2f});"
         f" {done}{others}"
