@@ -17,7 +17,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 import macrid
 from macrid.data import catalog
 from macrid.data.split import Split
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 
 TRUE = 7
 

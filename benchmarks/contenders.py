@@ -9,8 +9,8 @@ import torch
 from benchmarks.dense import DenseMacridVAE, PartitionDense, train_epoch
 from torch import Tensor
 
-from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.models.macridvae import MacridNetwork
+from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 from macrid.training.step import Step, products

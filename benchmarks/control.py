@@ -29,17 +29,17 @@ import numpy as np
 from benchmarks.measuring import circumstances
 
 import macrid
+from macrid.concepts.axes import Axes, find, of_concept, unturned, use, with_range
+from macrid.concepts.directions import Direction, directions_towards
+from macrid.concepts.space import Space, space_of
 from macrid.data import catalog
-from macrid.data.assortment import CATEGORIES
+from macrid.data.columns import POPULARITY, Column, columns_of, spearman
 from macrid.data.shop import Laws, Shop, generate
+from macrid.data.shop.assortment import CATEGORIES
 from macrid.data.split import Split
 from macrid.errors import RangeWarning
-from macrid.evaluation.columns import POPULARITY, Column, columns_of, spearman
-from macrid.evaluation.controllability import Knob, measure
 from macrid.evaluation.factors import dci
-from macrid.interpret.axes import Axes, find, of_concept, unturned, use, with_range
-from macrid.interpret.directions import Direction, directions_towards
-from macrid.interpret.space import Space, space_of
+from macrid.report.controllability import Knob, measure
 
 LARGER_BETA = 20.0
 TOTAL_CORRELATION = (1.0, 10.0)

@@ -23,7 +23,7 @@ import torch
 import macrid
 from macrid.data import catalog
 from macrid.errors import CollapseWarning
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 
 VARIANTS = ({"start": "svd"}, {"start": "random"}, {"start": "svd", "similarity": "inner"})
 

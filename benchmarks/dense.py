@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from macrid.config import MacridVAESettings
+from macrid.settings import MacridVAESettings
 
 EPSILON = 1e-8
 

@@ -26,7 +26,7 @@ from scipy.stats import spearmanr
 import macrid
 from macrid.data import catalog, shop
 from macrid.data.split import Split
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 from macrid.training.supervision import spread
 
 

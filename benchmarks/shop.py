@@ -17,7 +17,7 @@ import numpy as np
 
 import macrid
 from macrid.data.shop import generate
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 
 
 def main() -> None:

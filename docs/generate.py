@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from macrid.config import ServingSettings, Settings, TrainingSettings
+from macrid.settings import ServingSettings, Settings, TrainingSettings
 from macrid.models import MODELS
 
 FILE = Path(__file__).parent / "settings.md"

@@ -12,8 +12,8 @@ from benchmarks.contenders import BF16, DENSE_LOOP, EXACT
 from benchmarks.dense import DenseMacridVAE, PartitionDense, dense_rows, train_epoch
 from benchmarks.measuring import exponent
 
-from macrid.config import MacridVAESettings
 from macrid.models.macridvae import MacridNetwork
+from macrid.settings import MacridVAESettings
 from tests.truth import histories_of
 
 

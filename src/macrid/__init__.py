@@ -6,13 +6,13 @@ from macrid.errors import MacridError
 from macrid.version import __version__
 
 if TYPE_CHECKING:
+    from macrid.concepts.understanding import understand
+    from macrid.control.explain import explain
     from macrid.control.steer import steer
     from macrid.control.traverse import traverse
     from macrid.data.interactions import Interactions
     from macrid.data.split import HeldOut, Split
     from macrid.evaluation.ranking import evaluate
-    from macrid.interpret.explain import explain
-    from macrid.interpret.meaning import understand
     from macrid.models.macridvae import MacridVAE
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
@@ -47,11 +47,11 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
     "evaluate": "macrid.evaluation.ranking",
-    "explain": "macrid.interpret.explain",
+    "explain": "macrid.control.explain",
     "load": "macrid.runs",
     "steer": "macrid.control.steer",
     "traverse": "macrid.control.traverse",
-    "understand": "macrid.interpret.meaning",
+    "understand": "macrid.concepts.understanding",
 }
 
 

@@ -32,7 +32,6 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from macrid.config import TrainingSettings
 from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
@@ -42,11 +41,12 @@ from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.models.neural import SAMPLE
+from macrid.settings import TrainingSettings
 from macrid.training.loop import Epoch
 from macrid.version import __version__
 
 if TYPE_CHECKING:
-    from macrid.interpret.names import Names
+    from macrid.concepts.names import Names
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
@@ -81,7 +81,7 @@ def save(
     heldout: validation and test users to keep with it. metrics, data: for metrics.json and config.json.
     keep_training: carry the checkpoint over, because training may go on.
     """
-    from macrid.interpret.axes import remember_range
+    from macrid.concepts.axes import remember_range
 
     model._check_fitted()
     target = Path(folder)
@@ -172,7 +172,7 @@ def write_names(names: Names, run: Path) -> None:
 
 def read_names(run: Path) -> Names:
     """A `ValueError` or an `OSError` if they cannot be read."""
-    from macrid.interpret.names import Names
+    from macrid.concepts.names import Names
 
     return Names.from_json(json.loads((run / "names.json").read_text(encoding="utf-8")))
 
@@ -258,7 +258,7 @@ def _axes_bytes(model: Recommender) -> bytes:
 
 def _read_axes(path: Path, model: Recommender) -> None:
     """axes.safetensors and names.json, where a run has them."""
-    from macrid.interpret.axes import Axes, Fit, unturned
+    from macrid.concepts.axes import Axes, Fit, unturned
 
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}

@@ -589,10 +589,10 @@ def test_a_run_of_a_model_without_epochs_is_replaced_only_when_told(invoke, run,
 
 
 def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
-    from macrid.configs import Config
+    from macrid.recipe import Recipe
 
     file = tmp_path / "best.json"
-    Config(
+    Recipe(
         "macridvae", {"concepts": 3, "dim": 6, "beta": 0.4}, {"epochs": 2, "learning_rate": 0.01, "device": "cpu"},
         {"study": "s", "data": "shop", "score": 0.3},
     ).write(file)  # fmt: skip
@@ -608,7 +608,7 @@ def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
     assert code == 1
     assert f"{file}: is for macridvae, not for ease; leave --model away" in err
     assert invoke(*command, "--model", "MacridVAE", "--overwrite")[0] == 0
-    Config("ease", {"regularisation": 40}).write(file)
+    Recipe("ease", {"regularisation": 40}).write(file)
     assert invoke(*command, "--overwrite")[0] == 0
     assert macrid.load(out).settings.regularisation == 40
 

@@ -9,8 +9,8 @@ import pytest
 
 import macrid
 from macrid import runs
-from macrid.interpret.explain import explain
-from macrid.interpret.names import find
+from macrid.concepts.names import find
+from macrid.control.explain import explain
 from tests.planted import SIZE, planted
 
 HISTORY = "item-000,item-001,item-010,item-011,item-110,item-111"

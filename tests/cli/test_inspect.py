@@ -10,10 +10,10 @@ import torch
 import macrid
 from macrid import cli, runs
 from macrid.data.ids import Ids
-from macrid.evaluation import inspection
-from macrid.evaluation.disentanglement import effective_concepts, independence, nmi
+from macrid.evaluation.agreement import effective_concepts, independence, nmi
 from macrid.models.base import Recommender
 from macrid.models.neural import Posterior
+from macrid.report import inspection
 
 
 @pytest.fixture(scope="module")

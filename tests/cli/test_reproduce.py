@@ -4,17 +4,17 @@ import pytest
 from typer.testing import CliRunner
 
 from macrid.cli import app
-from macrid.configs import Config
 from macrid.data import catalog
 from macrid.errors import MacridError
 from macrid.paper import table1
+from macrid.recipe import Recipe
 
 
 @pytest.fixture
 def small(monkeypatch, shop_split):
     monkeypatch.setattr(catalog, "load", lambda name, **_: shop_split)
     dims = {"popularity": {}, "ease": {}}
-    monkeypatch.setattr(table1, "tuned", lambda data, model: Config(model, dims.get(model, {"dim": 8})))
+    monkeypatch.setattr(table1, "tuned", lambda data, model: Recipe(model, dims.get(model, {"dim": 8})))
 
 
 def run(*words):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from macrid.cli import serve
-from macrid.config import ServingSettings
+from macrid.settings import ServingSettings
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from macrid.configs import Config
 from macrid.data import store
+from macrid.recipe import Recipe
 from macrid.tuning import search
 from tests.tuning.conftest import Here
 
@@ -54,7 +54,7 @@ def test_a_search_ends_in_a_config_that_trains(invoke, data, tmp_path):
     assert "(seed 0), " in told
     assert "(seed 2); mean 0." in told
     assert {path.name for path in out.iterdir()} == {"best.json", "study.db", "history.png"}
-    best = Config.read(out / "best.json")
+    best = Recipe.read(out / "best.json")
     assert best.settings["dim"] == 8
     assert best.about["study"] == "tiny-macridvae"
 
@@ -66,7 +66,7 @@ def test_a_search_ends_in_a_config_that_trains(invoke, data, tmp_path):
     assert {**answer, "best": None} == {
         "best": None, "trials": 3, "pruned": 0, "failed": 0, "study": "tiny-macridvae", "storage": f"sqlite:///{out}/study.db",
     }  # fmt: skip
-    assert Config.read(out / "best.json") == best
+    assert Recipe.read(out / "best.json") == best
 
     code, told, err = invoke("train", data, "--config", out / "best.json", "--out", tmp_path / "run", "--json")
     assert code == 0, err
@@ -79,9 +79,9 @@ def test_a_better_trial_is_kept_at_once_and_other_files_stay(ease, tmp_path, mon
     (out / "notes.txt").write_text("mine")
     assert ease(trials=4)[0] == 0
     written = []
-    write = Config.write
+    write = Recipe.write
     monkeypatch.setattr(
-        Config, "write", lambda config, path: written.append(config.about["score"]) or write(config, path)
+        Recipe, "write", lambda config, path: written.append(config.about["score"]) or write(config, path)
     )
     code, told, err = ease(trials=12)
     assert code == 0, err
@@ -139,7 +139,7 @@ def test_training_settings_that_a_model_does_not_use_are_named_and_left_out(ease
     code, _, err = ease("--epochs", 3, "--patience", 2)
     assert code == 0
     assert "ease is computed at once and makes no use of --epochs, --patience" in err
-    assert Config.read(tmp_path / "out" / "best.json").training == {"seed": 0}
+    assert Recipe.read(tmp_path / "out" / "best.json").training == {"seed": 0}
 
 
 def test_a_fix_without_a_value_is_wrong_usage(ease):

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 
 import macrid
+from macrid.concepts.axes import Axes, use
+from macrid.concepts.directions import along, directions_towards
+from macrid.concepts.names import find as find_names
+from macrid.concepts.space import space_of
 from macrid.control.steer import FURTHEST, Steered, placed, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
-from macrid.interpret.axes import Axes, use
-from macrid.interpret.directions import along, directions_towards
-from macrid.interpret.names import find as find_names
-from macrid.interpret.space import space_of
 from tests.planted import PRICE, SIZE, planted
 
 RANDOM = np.random.default_rng(0)

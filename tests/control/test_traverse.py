@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import macrid
+from macrid.concepts.axes import Axes, use
+from macrid.concepts.names import find
+from macrid.concepts.space import space_of
 from macrid.control.traverse import Stop, traverse
 from macrid.control.walk import walk
 from macrid.errors import MacridError, RequestError, UnknownItemsWarning
-from macrid.interpret.axes import Axes, use
-from macrid.interpret.names import find
-from macrid.interpret.space import space_of
 from tests.planted import PAIRS, SIZE, planted
 
 

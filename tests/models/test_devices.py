@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import macrid
-from macrid.config import TrainingSettings
 from macrid.data.shop import generate
 from macrid.errors import SettingsError, TrainingError
 from macrid.models.devices import choose_device, explained, on_device
+from macrid.settings import TrainingSettings
 from macrid.training import loop
 
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macrid.config import MacridVAESettings
 from macrid.errors import SettingsError
 from macrid.models.macridvae import MacridNetwork, MacridVAE, Noise
+from macrid.settings import MacridVAESettings
 from tests.models.contract import RecommenderContract
 from tests.truth import histories_of
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import macrid
-from macrid.config import MultDAESettings, MultVAESettings
 from macrid.errors import SettingsError
 from macrid.models.macridvae import Noise
 from macrid.models.multvae import MultDAE, MultNetwork, MultVAE, dim_for, parameter_count
+from macrid.settings import MultDAESettings, MultVAESettings
 from macrid.training.batches import DeviceHistories
 from macrid.training.many import fit_many
 from tests.models.contract import RecommenderContract

@@ -121,7 +121,7 @@ def test_the_most_popular_unseen_item_comes_first():
 @pytest.mark.parametrize("model", [EASE, Popularity])
 def test_training_settings_of_other_models_are_accepted_and_nonsense_is_not(model):
     board = checkerboard()
-    everything = macrid.config.TrainingSettings().model_dump()
+    everything = macrid.settings.TrainingSettings().model_dump()
     fitted = model().fit(board, **{**everything, "device": "cpu", "seed": 3})
     assert fitted.log == []
     assert fitted.training.seed == 3

@@ -7,7 +7,7 @@ import torch
 
 import macrid
 from macrid.errors import TrainingError
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 from macrid.models import reference
 from macrid.models.start import EASE_REGULARISATION, ease_start, item_factors, spherical_kmeans, svd_start
 

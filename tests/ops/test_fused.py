@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from macrid.config import MacridVAESettings
 from macrid.models import layers, macridvae
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
+from macrid.settings import MacridVAESettings
 from macrid.training.many import stacked
 from tests.truth import DEVICE, KERNELS, assert_near, histories, mask_of, somewhere
 

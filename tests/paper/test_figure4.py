@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from macrid.configs import Config
 from macrid.paper import figure4
+from macrid.recipe import Recipe
 
 TUNED = {
-    "macridvae": Config("macridvae", {"dim": 8, "concepts": 5, "beta": 2.0, "dropout": 0.3}, {"learning_rate": 0.01}),
-    "multvae": Config("multvae", {"dim": 8, "beta": 0.1}, {"learning_rate": 0.01}),
+    "macridvae": Recipe("macridvae", {"dim": 8, "concepts": 5, "beta": 2.0, "dropout": 0.3}, {"learning_rate": 0.01}),
+    "multvae": Recipe("multvae", {"dim": 8, "beta": 0.1}, {"learning_rate": 0.01}),
 }
 
 
@@ -39,6 +39,6 @@ def test_a_point_has_the_independence_of_the_train_users_means(shop_split):
 
 
 def test_a_diverging_configuration_is_left_out(shop_split):
-    tuned = Config("macridvae", {"dim": 8}, {"learning_rate": 1e30})
+    tuned = Recipe("macridvae", {"dim": 8}, {"learning_rate": 1e30})
     own = figure4.configurations("macridvae-1", tuned, 1)
     assert figure4.compute(shop_split, tuned, own, epochs=3, device="cpu") == []

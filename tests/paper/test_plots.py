@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from macrid.errors import MacridError
-from macrid.evaluation.disentanglement import match
+from macrid.evaluation.agreement import match
 from macrid.paper import plots
 
 NAMES = {"macridvae-7": "MacridVAE, K = 7", "macridvae-1": "MacridVAE, K = 1", "multvae": "β-MultVAE"}

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from macrid.configs import Config
 from macrid.data import catalog
 from macrid.errors import DataError, MacridError
 from macrid.models.multvae import MultVAE
 from macrid.paper import figure4, table1
 from macrid.paper.parts import Parts
 from macrid.paper.reproduce import Plan, Reproduction
+from macrid.recipe import Recipe
 
 PLAN = Plan(
     data=("ml-1m", "netflix"), seeds=2, seeds_figure2=2, configurations=3, training={"epochs": 2, "device": "cpu"}
@@ -28,7 +28,7 @@ def small(monkeypatch, shop_split):
 
     monkeypatch.setattr(catalog, "load", load)
     dims = {"popularity": {}, "ease": {}}
-    monkeypatch.setattr(table1, "tuned", lambda data, model: Config(model, dims.get(model, {"dim": 8})))
+    monkeypatch.setattr(table1, "tuned", lambda data, model: Recipe(model, dims.get(model, {"dim": 8})))
 
 
 def work(out, told=None, plan=PLAN):
@@ -132,7 +132,7 @@ def test_settings_are_searched_for_again_when_asked(small, tmp_path, monkeypatch
         balance = training.get("balance", 0.0)
         asked.append((name, balance, fixed, storage, trials))
         about = {"score": 0.3 - balance, "scores": [0.1, 0.1 + balance]}
-        return Config(model, dict(fixed or {}), {"balance": balance}, about)
+        return Recipe(model, dict(fixed or {}), {"balance": balance}, about)
 
     def validation_score(split, config, seed, **training):
         scored.append((config.settings["start"], seed))
@@ -152,11 +152,11 @@ def test_settings_are_searched_for_again_when_asked(small, tmp_path, monkeypatch
         ("ml-1m-macridvae-balance", 0.3, fixed, storage, 7),
     ]
     assert told == ["search/ml-1m.macridvae"]
-    assert Config.read(tmp_path / "tuned" / "ml-1m.macridvae.json") == better
+    assert Recipe.read(tmp_path / "tuned" / "ml-1m.macridvae.json") == better
     assert one.config(parts, "ml-1m", "macridvae", shop_split) == better
     assert len(asked) == 2  # kept
     assert work(tmp_path, plan=plan).config(parts, "ml-1m", "macridvae", shop_split) == better
     assert len(scored) == 6  # parts, so kept for the next run, too
-    assert one.config(parts, "ml-1m", "popularity", shop_split) == Config("popularity")
+    assert one.config(parts, "ml-1m", "popularity", shop_split) == Recipe("popularity")
     one.config(parts, "ml-1m", "ease", shop_split)
     assert [name for name, *_ in asked[4:]] == ["ml-1m-ease"]

@@ -1,8 +1,8 @@
 import pytest
 
-from macrid.configs import Config
 from macrid.models import model_class
 from macrid.paper import table1
+from macrid.recipe import Recipe
 from macrid.tuning.space import BUDGET_DIM
 
 ITEMS = {"ml-latest-small": 5_168, "ml-1m": 3_502, "ml-1m-ge3": 3_605, "alishop-7c-4k": 19_362}
@@ -29,11 +29,11 @@ def test_tuned_models_have_about_two_tables_of_100_dimensions(data, model):
 
 def test_a_data_set_without_settings_of_its_own_gets_those_of_ml_1m():
     assert table1.tuned("netflix", "macridvae") == table1.tuned("ml-1m", "macridvae")
-    assert table1.tuned("ml-1m", "popularity") == Config("popularity")
+    assert table1.tuned("ml-1m", "popularity") == Recipe("popularity")
 
 
 def test_a_measurement_repeats_and_knows_its_seed(shop_split):
-    config = Config("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
+    config = Recipe("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
     first, again, other = (table1.measure(shop_split, config, seed) for seed in (0, 0, 1))
     assert first["test"] == again["test"] != other["test"]
     assert other["seed"] == 1
@@ -51,13 +51,13 @@ def test_the_summary_is_the_mean_over_seeds():
 
 def test_the_start_is_the_one_with_the_better_mean_on_validation_users():
     scores = {"svd-encoder": [0.5, 0.1, 0.1], "ease": [0.3, 0.3, 0.2]}
-    given = Config("macridvae", {"start": "svd-encoder", "dim": 8}, {"l2": 0.1}, {"study": "s"})
+    given = Recipe("macridvae", {"start": "svd-encoder", "dim": 8}, {"l2": 0.1}, {"study": "s"})
     found = table1.with_better_start(given, lambda config, seed: scores[config.settings["start"]][seed])
-    assert found == Config("macridvae", {"start": "ease", "dim": 8}, {"l2": 0.1}, {"study": "s", "starts": scores})
+    assert found == Recipe("macridvae", {"start": "ease", "dim": 8}, {"l2": 0.1}, {"study": "s", "starts": scores})
 
 
 def test_the_score_on_validation_users_is_that_of_the_measurement(shop_split):
-    config = Config("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
+    config = Recipe("macridvae", {"dim": 8}, {"epochs": 2, "device": "cpu"})
     assert table1.validation_score(shop_split, config, 1) == table1.measure(shop_split, config, 1)["validation"]
 
 

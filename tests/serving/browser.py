@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import pytest
 import uvicorn
 
-from macrid.config import ServingSettings
 from macrid.serving.app import create_app
+from macrid.settings import ServingSettings
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = "apt-get -qq update && apt-get install -y -qq --no-install-recommends chromium"

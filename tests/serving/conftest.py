@@ -55,8 +55,8 @@ def client_of():
 
     from starlette.testclient import TestClient
 
-    from macrid.config import ServingSettings
     from macrid.serving.app import create_app
+    from macrid.settings import ServingSettings
 
     with ExitStack() as stack:
 

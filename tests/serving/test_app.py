@@ -8,7 +8,7 @@ import pytest
 
 import macrid
 from macrid import runs
-from macrid.interpret.space import space_of
+from macrid.concepts.space import space_of
 from macrid.serving import schemas, schemas_about
 
 
@@ -353,8 +353,8 @@ def test_two_concepts_or_dimensions_are_not_called_the_same(client_of, own_run):
 
 
 def test_axes_turned_by_somebody_else_are_neither_mixed_up_nor_turned_back(client_of, own_run):
-    from macrid.interpret.axes import find, use
-    from macrid.interpret.meaning import named_anew
+    from macrid.concepts.axes import find, use
+    from macrid.concepts.understanding import named_anew
 
     own = client_of(own_run)
     before = ok(own.get("/v1/model"))["concepts"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from macrid import runs
-from macrid.evaluation.inspection import inspect
 from macrid.files import lock
+from macrid.report.inspection import inspect
 from macrid.serving import background
 from macrid.serving.background import BUSY, Background, main
 
@@ -91,7 +91,7 @@ def test_a_map_of_other_weights_or_a_damaged_one_is_worked_out_again(run, monkey
 
 def test_names_make_another_inspection_but_not_another_map(run, monkeypatch, quick):
     monkeypatch.setattr(background, "layout", lambda model: (np.zeros(3, np.float32), np.ones(3, np.float32)))
-    monkeypatch.setattr("macrid.evaluation.inspection.inspect", lambda model, histories: {"made": 1})
+    monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories: {"made": 1})
     assert (worker(run, "map"), worker(run, "inspection")) == (0, 0)
     found = Background(run, "weights")
     assert found.inspection() == ("ready", {"made": 1}, None)

@@ -9,8 +9,8 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
-from macrid.config import ServingSettings
 from macrid.serving.app import create_app
+from macrid.settings import ServingSettings
 
 schemathesis.checks.load_all_checks()
 LEFT_OUT = ("positive_data_acceptance", "unsupported_method")  # an id must exist, not only be text; 405: see test_app

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from macrid.config import ServingSettings
 from macrid.serving.guard import may_edit
+from macrid.settings import ServingSettings
 from tests.serving.test_app import ok, problem
 
 ASK = {"history": ["bag-0011"], "n": 2}

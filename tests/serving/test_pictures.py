@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
-from macrid.data.assortment import picture_of
 from macrid.data.ids import Ids
+from macrid.data.shop.assortment import picture_of
 from macrid.errors import MacridError
 from macrid.serving.pictures import LARGEST, Pictures
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import macrid
 from macrid import runs
+from macrid.concepts.space import space_of
 from macrid.control.moves import Move
 from macrid.errors import RequestError
-from macrid.interpret.space import space_of
 from macrid.serving.scoring import FEW, Ask, Scorer
 
 MOVES = st.lists(

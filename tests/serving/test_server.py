@@ -15,9 +15,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from macrid.config import ServingSettings
 from macrid.errors import SettingsError
 from macrid.serving import server
+from macrid.settings import ServingSettings
 
 pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import macrid
-from macrid.config import MacridVAESettings
 from macrid.data.shop import Laws, generate
 from macrid.errors import RunError, SettingsError
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 from macrid.models.macridvae import MANY, MacridNetwork
+from macrid.settings import MacridVAESettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 from macrid.training.adam import Adam

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import macrid
-from macrid.config import TrainingSettings
 from macrid.errors import CollapseWarning, DataError, RunError, SettingsError, TrainingError
+from macrid.settings import TrainingSettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import macrid
-from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.data.shop import ndcg
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridNetwork
 from macrid.ops.sampled import Sampler, gather
+from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 from macrid.training.loop import choose_precision

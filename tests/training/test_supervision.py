@@ -6,13 +6,13 @@ import scipy.sparse as sp
 import torch
 
 import macrid
-from macrid.config import MacridVAESettings
 from macrid.data.labels import Labels
 from macrid.data.shop import generate
 from macrid.errors import DataError, RunError, SettingsError
-from macrid.evaluation.disentanglement import nmi
+from macrid.evaluation.agreement import nmi
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise, total_correlation
 from macrid.ops.sampled import Sampler, gather
+from macrid.settings import MacridVAESettings
 from macrid.training import supervision as sut
 from macrid.training.many import fit_many, stacked
 from macrid.training.supervision import Supervision

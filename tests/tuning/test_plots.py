@@ -5,8 +5,8 @@ import optuna
 import pytest
 
 pytest.importorskip("matplotlib")
-from macrid.configs import Config
 from macrid.errors import MacridError
+from macrid.recipe import Recipe
 from macrid.tuning import plots
 
 
@@ -30,7 +30,7 @@ def study():
 
 
 def test_history_shows_every_trial_and_the_best_so_far(study):
-    chosen = Config("ease", about={"trial": 7, "score": 0.45, "scores": [0.45, 0.43, 0.44]})
+    chosen = Recipe("ease", about={"trial": 7, "score": 0.45, "scores": [0.45, 0.43, 0.44]})
     panel = plots.history(study, chosen).axes[0]
     lines = {line.get_label(): line.get_xydata() for line in panel.get_lines()}
     shown = {name: len(points) for name, points in lines.items()}

@@ -5,9 +5,9 @@ import math
 import optuna
 import pytest
 
-from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.errors import SettingsError
 from macrid.models.multvae import parameter_count
+from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.tuning.search import check_settings
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
 

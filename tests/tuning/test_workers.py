@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from macrid.configs import Config
+from macrid.recipe import Recipe
 from macrid.tuning.study import RUNGS
 from macrid.tuning.workers import Finished, Reached, Workers
 
 pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
 
-LONG = Config("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 10**6, "patience": 10**6, "device": "cpu"})
+LONG = Recipe("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 10**6, "patience": 10**6, "device": "cpu"})
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def pid(workers, number):
 def test_trainings_report_and_processes_are_used_again(workers, shop_split):
     assert workers.idle() == [0, 1]
     workers.start(0, LONG)
-    workers.start(1, Config("ease"))
+    workers.start(1, Recipe("ease"))
     assert workers.idle() == []
     ease = heard(workers, 1, Finished)
     assert (ease.epochs, ease.error) == (0, None)
@@ -51,14 +51,14 @@ def test_trainings_report_and_processes_are_used_again(workers, shop_split):
     assert (stopped.epochs, stopped.error) == (0, None)
     assert stopped.score >= reached.score
     before = pid(workers, 0)
-    workers.start(0, Config(LONG.model, LONG.settings, {**LONG.training, "epochs": 2}))
+    workers.start(0, Recipe(LONG.model, LONG.settings, {**LONG.training, "epochs": 2}))
     well = heard(workers, 0, Finished)
     assert (well.epochs, well.error, pid(workers, 0)) == (2, None, before)
     assert well.parameters > 2 * 160 * 8
 
 
 def test_a_training_that_diverges_says_so(workers):
-    workers.start(1, Config(LONG.model, LONG.settings, {**LONG.training, "learning_rate": 1e30}))
+    workers.start(1, Recipe(LONG.model, LONG.settings, {**LONG.training, "learning_rate": 1e30}))
     report = heard(workers, 1, Finished)
     assert report.score is None
     assert "smaller learning rate" in report.error
@@ -67,10 +67,10 @@ def test_a_training_that_diverges_says_so(workers):
 
 def test_a_process_that_may_be_broken_is_replaced(workers):
     before = pid(workers, 1)
-    workers.start(1, Config("ease", None))
+    workers.start(1, Recipe("ease", None))
     report = heard(workers, 1, Finished)
     assert report.error.startswith("TypeError: ")
-    workers.start(1, Config("ease"))
+    workers.start(1, Recipe("ease"))
     assert heard(workers, 1, Finished).error is None
     assert pid(workers, 1) != before
 
@@ -84,5 +84,5 @@ def test_a_killed_process_fails_its_training_only(workers):
     assert workers.idle() == [0, 1]
     workers.stop(0)  # nothing to stop
     os.kill(pid(workers, 1), signal.SIGINT)  # Ctrl-C is for the process that asked
-    workers.start(1, Config("ease"))
+    workers.start(1, Recipe("ease"))
     assert heard(workers, 1, Finished).error is None

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from macrid.cli.common import console, print_json, working
-from macrid.drawing import shortened
+from macrid.pictures.drawing import shortened
 
 
 class By(StrEnum):
@@ -41,7 +41,7 @@ def axes(
     """
     if attribute and by is not By.attributes:
         raise typer.BadParameter("--attribute goes with --by attributes")
-    from macrid.interpret.meaning import understand
+    from macrid.concepts.understanding import understand
     from macrid.runs import keep, load
 
     with working("turning"):
@@ -53,7 +53,7 @@ def axes(
         fits = [fit._asdict() for fit in model.axes[by.value].fits]
         print_json({"by": by.value, "in_use": list(choice.in_use), "evidence": told, "fits": fits})
         return
-    from macrid.interpret.names import label
+    from macrid.concepts.names import label
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("concept")

@@ -19,9 +19,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from rich.table import Table
 from rich.text import Text
 
-from macrid.config import Settings
 from macrid.errors import DataError
 from macrid.files import recover
+from macrid.settings import Settings
 
 if TYPE_CHECKING:
     from macrid.data.ids import Ids

@@ -45,7 +45,7 @@ def demo(
     Example: macrid demo --out demo-run
     """
     from macrid.data.shop import generate
-    from macrid.evaluation.disentanglement import nmi
+    from macrid.evaluation.agreement import nmi
     from macrid.models.macridvae import MacridVAE
     from macrid.runs import FILES, TRAINING
 
@@ -81,7 +81,7 @@ def demo(
 def _open_studio(out: Path, port: int | None) -> None:
     """Serve the run; where nothing to serve with is installed, say what to do."""
     from macrid.cli.serve import start
-    from macrid.config import ServingSettings
+    from macrid.settings import ServingSettings
 
     console.print()
     start(out, ServingSettings.make({} if port is None else {"port": port}), or_next_port=port is None)
@@ -119,9 +119,9 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
     """What the dimensions of the user's main concept are called, and what turning the best of them does."""
     import numpy as np
 
+    from macrid.concepts.names import ends, label
     from macrid.control.steer import steer
-    from macrid.evaluation.columns import POPULARITY
-    from macrid.interpret.names import ends, label
+    from macrid.data.columns import POPULARITY
 
     assert model.names is not None
     matrix = split.test.history
@@ -155,7 +155,7 @@ def _items_of(model: MacridVAE, concept: int) -> list[Id]:
 
 def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
     """One held-out user: the history by concept, and what is recommended."""
-    from macrid.interpret.names import label
+    from macrid.concepts.names import label
 
     matrix = split.test.history
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from macrid.cli.common import console, print_json, step_progress, working
 from macrid.cli.evaluate import Which
-from macrid.drawing import shortened
+from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
-    from macrid.interpret.names import Names
+    from macrid.concepts.names import Names
     from macrid.models.base import Recommender
 
 STRONGEST = 24  # dimensions that are shown
@@ -48,7 +48,7 @@ def inspect(
     """
     if beside is not None and not control:
         raise typer.BadParameter("--beside goes with --control")
-    from macrid.evaluation import inspection
+    from macrid.report import inspection
     from macrid.runs import load, read_heldout, read_histories
 
     if control:
@@ -65,7 +65,7 @@ def inspect(
 
 
 def _measured(model: Recommender, run: Path, beside: Path | None, split: str) -> dict[str, Any]:
-    from macrid.evaluation.controllability import measure
+    from macrid.report.controllability import measure
     from macrid.runs import load, read_heldout
 
     other = None if beside is None else load(beside, "cpu")
@@ -283,7 +283,7 @@ def _cells(values: dict[str, Any], names: tuple[str, ...]) -> list[str]:
 
 def named_concepts(names: Names) -> Table:
     """What concepts are called, and why."""
-    from macrid.interpret.names import label
+    from macrid.concepts.names import label
 
     table = _table(first="concept", left=("name", "strength", "p", "evidence"))
     for entry in names.concepts:
@@ -301,7 +301,7 @@ def named_dimensions(names: Names, everything: bool = False) -> Table:
 
     Of a concept in which nothing but popularity has a name, the first few without one are told by their ends.
     """
-    from macrid.interpret.names import ends, said
+    from macrid.concepts.names import ends, said
 
     table = _table(first="dimension", left=("name", "from", "to", "strength", "such as"))
     room = max(18, console.width - 60)

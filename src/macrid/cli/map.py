@@ -11,7 +11,7 @@ from macrid.cli.common import console, print_json, working
 from macrid.errors import MacridError
 
 if TYPE_CHECKING:
-    from macrid.evaluation.attributes import Attribute
+    from macrid.data.attributes import Attribute
     from macrid.models.macridvae import MacridVAE
 
 
@@ -30,8 +30,8 @@ def draw_map(
     """
     import scipy.sparse as sp
 
-    from macrid.interpret import maps, plots
     from macrid.models.macridvae import MacridVAE
+    from macrid.pictures import maps, plots
     from macrid.runs import load, read_histories
 
     model = load(run, "cpu")
@@ -58,7 +58,7 @@ def draw_map(
 
 
 def _attribute(model: MacridVAE, name: str) -> Attribute:
-    from macrid.evaluation.attributes import read_attribute, read_attributes
+    from macrid.data.attributes import read_attribute, read_attributes
 
     columns = [] if model.table is None else model.table.column_names
     if name not in columns:
@@ -72,7 +72,7 @@ def _attribute(model: MacridVAE, name: str) -> Attribute:
 
 def _typical(model: MacridVAE) -> dict[int, str]:
     """The title of the most typical item of every concept, where items have titles."""
-    from macrid.evaluation.inspection import typical_items
+    from macrid.report.inspection import typical_items
 
     typical = enumerate(typical_items(model, model.concepts_of_items()))
     return {concept: items[0].title for concept, items in typical if items and items[0].title}

@@ -30,8 +30,8 @@ def names(
 
     Example: macrid names runs/shop --set 4=handbags --set "4.1=small <-> large"
     """
-    from macrid.interpret.meaning import named_anew
-    from macrid.interpret.space import space_of
+    from macrid.concepts.space import space_of
+    from macrid.concepts.understanding import named_anew
     from macrid.runs import keep, load
 
     with working("naming"):

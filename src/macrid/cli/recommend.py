@@ -11,11 +11,11 @@ import typer
 from rich.table import Table
 
 from macrid.cli.common import column, console, items_table, parse_ids, print_json, working
-from macrid.drawing import shortened
 from macrid.errors import DataError, UnknownItemsWarning
+from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
-    from macrid.interpret.explain import Reason
+    from macrid.control.explain import Reason
     from macrid.models.base import Recommendations, Recommender
 
 
@@ -97,7 +97,7 @@ def recommend(
 
 
 def _reasons(model: Recommender, history: list[Any], found: Recommendations) -> list[Reason]:
-    from macrid.interpret.explain import explain
+    from macrid.control.explain import explain
 
     with warnings.catch_warnings():  # unknown items were told of already
         warnings.simplefilter("ignore", UnknownItemsWarning)

@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from macrid.cli.common import console, error_console, given, setting
-from macrid.config import ServingSettings
 from macrid.errors import MacridError
+from macrid.settings import ServingSettings
 
 TOKEN = "MACRID_TOKEN"
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import column, console, parse_ids, print_json, signed, working
-from macrid.drawing import shortened
 from macrid.errors import RequestError
+from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
     from macrid.control.steer import Effect, Steered

@@ -24,8 +24,8 @@ from macrid.cli.common import (
     tell_unused,
     working,
 )
-from macrid.config import EASESettings, MacridVAESettings, TrainingSettings
 from macrid.errors import MacridError, RunError, SettingsError
+from macrid.settings import EASESettings, MacridVAESettings, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -126,7 +126,7 @@ def train_run(
 
     also: more for metrics.json.
     """
-    from macrid.interpret.meaning import understand
+    from macrid.concepts.understanding import understand
     from macrid.runs import keep, read_histories, save
 
     begin = time.perf_counter()
@@ -261,17 +261,17 @@ def print_report(report: dict[str, Any]) -> None:
 
 def _chosen(options: dict[str, Any]) -> tuple[Recommender, dict[str, Any]]:
     """The model and its training settings, all checked: what the options say, then the config file if there is one."""
-    from macrid.configs import Config
     from macrid.models import model_class
+    from macrid.recipe import Recipe
 
     asked, config = options["model"], options["config"]
-    found = Config(asked or "macridvae") if config is None else Config.read(config)
+    found = Recipe(asked or "macridvae") if config is None else Recipe.read(config)
     if asked is not None and asked.lower() != found.model.lower():
         raise SettingsError(f"{config}: is for {found.model}, not for {asked}; leave --model away or give another file")
     chosen = model_class(found.model)
     settings = {**found.settings, **given(chosen.settings_class, options)}
     training = {**found.training, **given(TrainingSettings, options)}
-    Config(found.model, settings, training).check()
+    Recipe(found.model, settings, training).check()
     _check_options(found.model.lower(), chosen, options, training)
     return chosen(**settings), training
 

@@ -13,8 +13,8 @@ from macrid.cli.common import column, console, error_console, parse_ids, print_j
 
 if TYPE_CHECKING:
     from macrid.control.traverse import Traversal
-    from macrid.interpret.strips import Strip
     from macrid.models.base import Recommender
+    from macrid.pictures.strips import Strip
 
 
 def traverse(
@@ -63,7 +63,7 @@ def traverse(
     asked: dict[str, Any] = {"steps": steps, "gamma": gamma, "min_users": min_users, "keep_start": keep_start}
     found = walk(model, dimension=column(dimension), **asked, **start)
     if out is not None:
-        from macrid.interpret.strips import draw_strip
+        from macrid.pictures.strips import draw_strip
 
         draw_strip([strip_of(model, found)], out)
     if json:
@@ -76,8 +76,8 @@ def traverse(
 
 def strip_of(model: Recommender, found: Traversal) -> Strip:
     """A traversal as a strip, with pictures where the items are the built-in shop's."""
-    from macrid.data.assortment import picture_of
-    from macrid.interpret.strips import Cell, Strip
+    from macrid.data.shop.assortment import picture_of
+    from macrid.pictures.strips import Cell, Strip
 
     low, high = ends_of(model, found)
     cells = [
@@ -94,14 +94,14 @@ def strip_of(model: Recommender, found: Traversal) -> Strip:
 
 def title_of(model: Recommender, found: Traversal) -> str:
     """Such as "bags: size"."""
-    from macrid.interpret.names import label
+    from macrid.concepts.names import label
 
     concept = f"concept {found.concept}" if model.names is None else label(model.names.concept(found.concept))
     return f"{concept}: {found.name or f'dimension {found.dimension}'}"
 
 
 def ends_of(model: Recommender, found: Traversal) -> tuple[str, str]:
-    from macrid.interpret.names import ends
+    from macrid.concepts.names import ends
 
     entry = None if model.names is None else model.names.dimension(found.concept, found.dimension)
     return ("", "") if entry is None or (entry.name is None and not entry.edited) else ends(entry)

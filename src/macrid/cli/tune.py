@@ -13,11 +13,11 @@ import typer
 from rich.table import Table
 
 from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress, tell_unused
-from macrid.config import TrainingSettings
 from macrid.errors import MacridError, StudyError, first_line
+from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from macrid.configs import Config
+    from macrid.recipe import Recipe
     from macrid.tuning.search import Progress, Search
 
 BEST, DATABASE, HISTORY, IMPORTANCE = "best.json", "study.db", "history.png", "importance.png"
@@ -169,11 +169,11 @@ def _check_search(search: Search, out: Path) -> None:
         error_console.print(f"{search.name}: going on, {trials} there", soft_wrap=True)
 
 
-def _keeper(path: Path) -> Callable[[Config | None], None]:
+def _keeper(path: Path) -> Callable[[Recipe | None], None]:
     """Writes what is better than what it wrote before."""
     kept: dict[str, Any] = {}
 
-    def keep(best: Config | None) -> None:
+    def keep(best: Recipe | None) -> None:
         known = best and (best.about["trial"], best.about.get("scores"))
         if best is not None and kept.get("known") != known:
             best.write(path)
@@ -194,7 +194,7 @@ def _going_on(search: Search) -> Iterator[None]:
 
 
 @contextmanager
-def _display(trials: int, keep: Callable[[Config | None], None]) -> Iterator[Callable[[Progress], None]]:
+def _display(trials: int, keep: Callable[[Recipe | None], None]) -> Iterator[Callable[[Progress], None]]:
     """A bar, or in a log file a line for every new best, which is kept."""
     told: set[int] = set()
     with step_progress() as bars:
@@ -220,7 +220,7 @@ def _display(trials: int, keep: Callable[[Config | None], None]) -> Iterator[Cal
         yield show
 
 
-def _draw(search: Search, out: Path, best: Config) -> None:
+def _draw(search: Search, out: Path, best: Recipe) -> None:
     from importlib.util import find_spec
 
     from macrid.tuning import plots
@@ -245,7 +245,7 @@ def _print_json(search: Search, progress: Progress, out: Path) -> None:
     print_json({"best": best, **counts, "study": search.name, "storage": hidden_password(search.storage)})
 
 
-def _print_best(best: Config) -> None:
+def _print_best(best: Recipe) -> None:
     """Settings and scores, for people."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("setting")

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from macrid.concepts.directions import Direction, along, directions_towards
+from macrid.concepts.space import Space, digest, space_of
 from macrid.control.moves import Move
 from macrid.data.ids import Id
 from macrid.errors import RangeWarning, RequestError
-from macrid.interpret.directions import Direction, along, directions_towards
-from macrid.interpret.space import Space, digest, space_of
 from macrid.models.base import Recommendations, Recommender, ScoredItem
 from macrid.ops.topk import best_of
 

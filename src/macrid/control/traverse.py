@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from macrid.concepts.directions import along
+from macrid.concepts.space import space_of
 from macrid.control.walk import GAMMA, WIDTH, closest_prototype, walk
 from macrid.data.ids import Id
 from macrid.errors import RequestError
-from macrid.interpret.directions import along
-from macrid.interpret.space import space_of
 from macrid.models.base import Recommender
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import entr
 from scipy.stats import rankdata
 
+from macrid.data.attributes import FEW, quantile_bins
 from macrid.errors import DataError, RequestError
-from macrid.evaluation.attributes import FEW, quantile_bins
 
 BINS = 20
 SHUFFLES = 10

@@ -15,17 +15,17 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.config import Settings, TrainingSettings
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
+from macrid.settings import Settings, TrainingSettings
 
 if TYPE_CHECKING:
+    from macrid.concepts.axes import Axes
+    from macrid.concepts.names import Names
     from macrid.data.split import HeldOut
-    from macrid.interpret.axes import Axes
-    from macrid.interpret.names import Names
     from macrid.training.loop import Epoch
 
 
@@ -90,11 +90,11 @@ class Recommender(ABC):
         self.training: TrainingSettings | None = None
         self.log: list[Epoch] = []
         self.axes: dict[str, Axes] = {}
-        """By their kind: what `macrid.interpret.axes` has found."""
+        """By their kind: what `macrid.concepts.axes` has found."""
         self.axes_in_use: tuple[str, ...] = ()
         """For every concept the kind that `traverse`, `steer` and names go by; the original ones if empty."""
         self.names: Names | None = None
-        """Of concepts and dimensions, see `macrid.interpret.names`."""
+        """Of concepts and dimensions, see `macrid.concepts.names`."""
         self.labelled: dict[str, list[Id]] | None = None
         """The labels behind concept numbers ("concepts") and the attributes behind dimensions ("dimensions")."""
         self.sample: sp.csr_array | None = None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from macrid.config import TrainingSettings
 from macrid.errors import SettingsError, TrainingError
+from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender

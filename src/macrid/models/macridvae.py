@@ -16,7 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from macrid.config import MacridVAESettings
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
@@ -29,6 +28,7 @@ from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
 from macrid.ops.vectors import unit
+from macrid.settings import MacridVAESettings
 
 if TYPE_CHECKING:
     from macrid.training.supervision import Supervision
@@ -269,7 +269,7 @@ def total_correlation(mean: Tensor, variance: Tensor) -> Tensor:
 class MacridVAE(NeuralRecommender):
     """A recommender whose users come apart into one component per concept.
 
-    Keyword arguments are the fields of `macrid.config.MacridVAESettings`: concepts, dim, beta, …
+    Keyword arguments are the fields of `macrid.settings.MacridVAESettings`: concepts, dim, beta, …
     """
 
     settings_class: ClassVar[Any] = MacridVAESettings

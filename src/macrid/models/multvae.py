@@ -17,7 +17,6 @@ import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
 
-from macrid.config import MultDAESettings, MultVAESettings, TrainingSettings
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.devices import on_device
@@ -26,6 +25,7 @@ from macrid.models.macridvae import EPSILON, Loss, Noise
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
+from macrid.settings import MultDAESettings, MultVAESettings, TrainingSettings
 
 
 class MultNetwork(nn.Module):
@@ -105,7 +105,7 @@ class MultNetwork(nn.Module):
 class MultVAE(NeuralRecommender):
     """beta-MultVAE: one Gaussian component per user, multinomial likelihood, the KL annealed to a cap beta.
 
-    Keyword arguments are the fields of `macrid.config.MultVAESettings`: dim, beta, hidden_layers, …
+    Keyword arguments are the fields of `macrid.settings.MultVAESettings`: dim, beta, hidden_layers, …
     """
 
     settings_class: ClassVar[Any] = MultVAESettings
@@ -156,7 +156,7 @@ class MultVAE(NeuralRecommender):
 class MultDAE(MultVAE):
     """MultDAE: the same without a distribution, trained by leaving out items of the history.
 
-    Keyword arguments are the fields of `macrid.config.MultDAESettings`: dim, hidden_layers, …
+    Keyword arguments are the fields of `macrid.settings.MultDAESettings`: dim, hidden_layers, …
     """
 
     settings_class: ClassVar[Any] = MultDAESettings

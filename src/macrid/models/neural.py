@@ -12,13 +12,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from macrid.config import TrainingSettings
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
+from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
@@ -101,7 +101,7 @@ class NeuralRecommender(Recommender):
             with a column of item ids; see `macrid.data.labels`.
         checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
         on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
-        training: the fields of `macrid.config.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
+        training: the fields of `macrid.settings.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
         """
         from macrid.training.loop import train as train_network
 

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from macrid.config import EASESettings, TrainingSettings
 from macrid.data.interactions import Interactions
 from macrid.errors import RequestError, TrainingError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, memory_left, on_device
 from macrid.ops.topk import BLOCK, pairs
+from macrid.settings import EASESettings, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -30,7 +30,7 @@ class ClosedForm(Recommender):
         """Compute the model at once.
 
         validation: checked as for other models; there is no epoch to choose by it.
-        training: the fields of `macrid.config.TrainingSettings`; of them, only device matters here.
+        training: the fields of `macrid.settings.TrainingSettings`; of them, only device matters here.
         """
         data = checked(train, validation)
         settings = TrainingSettings.make(training)

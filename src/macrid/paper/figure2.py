@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import macrid.evaluation.disentanglement as scores
-from macrid.configs import Config
+import macrid.evaluation.agreement as scores
 from macrid.evaluation.ranking import evaluate
 from macrid.models.macridvae import MacridVAE
+from macrid.recipe import Recipe
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -22,9 +22,9 @@ CONCEPTS = 7
 SHOWN_COMPONENTS = 2  # of every user, the most confident ones
 
 
-def config(similarity: str) -> Config:
+def config(similarity: str) -> Recipe:
     """One concept for each category, default settings otherwise."""
-    return Config("macridvae", {"concepts": CONCEPTS, "similarity": similarity})
+    return Recipe("macridvae", {"concepts": CONCEPTS, "similarity": similarity})
 
 
 def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **training: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **
     model.fit(split.train, validation=split.validation, seed=seed, **training)
     found: dict[str, Any] = {"seed": seed, **agreement(model, split)}
     if points != 0:
-        from macrid.interpret.maps import items_and_users
+        from macrid.pictures.maps import items_and_users
 
         users = None if points is None else points // 2
         found["map"] = items_and_users(model, split.train.matrix, SHOWN_COMPONENTS, points, users)

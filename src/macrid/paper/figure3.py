@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.configs import Config
+from macrid.concepts.names import DimensionName, ends, label
+from macrid.concepts.space import space_of
+from macrid.concepts.understanding import understand
 from macrid.control.traverse import Traversal, traverse
-from macrid.evaluation.columns import POPULARITY, Column, columns_of, spearman
-from macrid.interpret.meaning import understand
-from macrid.interpret.names import DimensionName, ends, label
-from macrid.interpret.space import space_of
+from macrid.data.columns import POPULARITY, Column, columns_of, spearman
 from macrid.models.macridvae import MacridVAE
+from macrid.recipe import Recipe
 
 if TYPE_CHECKING:
     from macrid.data.ids import Ids
@@ -31,9 +31,9 @@ LEAST = 0.3  # strength of a dimension that is measured
 MIN_USERS = 20  # of items on the way: what fewer users had is hardly known
 
 
-def config() -> Config:
+def config() -> Recipe:
     """Default settings."""
-    return Config("macridvae", {})
+    return Recipe("macridvae", {})
 
 
 def compute(split: Split, seed: int, **training: Any) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.configs import Config
-from macrid.evaluation.disentanglement import independence
+from macrid.evaluation.agreement import independence
 from macrid.evaluation.ranking import evaluate
 from macrid.models import model_class
+from macrid.recipe import Recipe
 from macrid.training.many import fit_many
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BETA_MULTVAE = (1e-3, 100.0)  # on a log scale: below 1 is where it works
 TOGETHER = 50  # models trained side by side on a GPU; also how much an interruption may lose
 
 
-def configurations(method: str, tuned: Config, count: int, seed: int = 0) -> list[dict[str, Any]]:
+def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> list[dict[str, Any]]:
     """Random settings of a method."""
     generator = np.random.default_rng([seed, list(METHODS).index(method)])
     fixed = {key: value for key, value in tuned.settings.items() if key not in ("beta", "prior_std", "concepts")}
@@ -41,7 +41,7 @@ def configurations(method: str, tuned: Config, count: int, seed: int = 0) -> lis
     return drawn
 
 
-def compute(split: Split, tuned: Config, settings: list[dict[str, Any]], **training: Any) -> list[dict[str, Any]]:
+def compute(split: Split, tuned: Recipe, settings: list[dict[str, Any]], **training: Any) -> list[dict[str, Any]]:
     """Train every configuration; one point each, without those that diverged."""
     models = [model_class(tuned.model)(**own) for own in settings]
     errors = fit_many(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from macrid.data.assortment import picture_of
-from macrid.drawing import (
+from macrid.data.shop.assortment import picture_of
+from macrid.evaluation.agreement import match, matched_accuracy
+from macrid.paper.figure3 import strip_title
+from macrid.pictures.drawing import (
     FAINT,
     INK,
     PALETTE,
@@ -23,10 +25,8 @@ from macrid.drawing import (
     save,
     shortened,
 )
-from macrid.evaluation.disentanglement import match, matched_accuracy
-from macrid.interpret.plots import dots, grid_of, joined, map_panel, paler, scatter, square
-from macrid.interpret.strips import Cell, Strip, draw_strip
-from macrid.paper.figure3 import strip_title
+from macrid.pictures.plots import dots, grid_of, joined, map_panel, paler, scatter, square
+from macrid.pictures.strips import Cell, Strip, draw_strip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

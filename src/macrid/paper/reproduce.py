@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.config import TrainingSettings
-from macrid.configs import Config
 from macrid.data import catalog
 from macrid.errors import DataError, MacridError
 from macrid.files import write_atomically
 from macrid.models import model_class
 from macrid.paper import figure2, figure3, figure4, table1
 from macrid.paper.parts import Parts
+from macrid.recipe import Recipe
+from macrid.settings import TrainingSettings
 from macrid.training.checkpoint import fingerprint
 from macrid.version import __version__
 
@@ -73,7 +73,7 @@ class Reproduction:
         self.out, self.plan, self._on_part = out, plan, on_part
         self._missing_told = on_missing or (lambda message: None)
         self._splits: dict[str, Split | str] = {}
-        self._configs: dict[tuple[str, str], Config] = {}
+        self._configs: dict[tuple[str, str], Recipe] = {}
 
     def run(self, block: str) -> dict[str, Any]:
         """Compute a block, write it and draw its picture."""
@@ -128,7 +128,7 @@ class Reproduction:
         found = self._splits[name]
         return None if isinstance(found, str) else found
 
-    def config(self, parts: Parts, data: str, model: str, split: Split) -> Config:
+    def config(self, parts: Parts, data: str, model: str, split: Split) -> Recipe:
         """Tuned settings: those that come with macrid, or found anew."""
         if self.plan.trials is None or model == "popularity":
             return table1.fitted(table1.tuned(data, model), len(split.items))
@@ -136,7 +136,7 @@ class Reproduction:
             self._configs[data, model] = self._search(parts, data, model, split, self.plan.trials)
         return self._configs[data, model]
 
-    def _search(self, parts: Parts, data: str, model: str, split: Split, trials: int) -> Config:
+    def _search(self, parts: Parts, data: str, model: str, split: Split, trials: int) -> Recipe:
         from macrid.tuning import tune
 
         if self._on_part is not None:
@@ -157,7 +157,7 @@ class Reproduction:
         best.write(folder / f"{data}.{model}.json")
         return best
 
-    def _validation_score(self, parts: Parts, data: str, split: Split, config: Config, seed: int) -> float:
+    def _validation_score(self, parts: Parts, data: str, split: Split, config: Recipe, seed: int) -> float:
         """Of settings with a start."""
         score: float = parts.get(
             f"starts/{data}.{config.settings['start']}.{seed}",
@@ -182,7 +182,7 @@ class Reproduction:
             self._splits.pop(data)  # the largest are not kept while others are computed
         return {"rows": rows, "missing": missing}
 
-    def _measure(self, parts: Parts, data: str, method: str, split: Split, config: Config, seed: int) -> dict[str, Any]:
+    def _measure(self, parts: Parts, data: str, method: str, split: Split, config: Recipe, seed: int) -> dict[str, Any]:
         return parts.get(
             f"table1/{data}.{method}.{seed}",
             {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
@@ -277,7 +277,7 @@ def has_seeds(method: str) -> bool:
     return model_class(method.split("-")[0]).has_epochs
 
 
-def _whole(config: Config, training: dict[str, Any]) -> dict[str, Any]:
+def _whole(config: Recipe, training: dict[str, Any]) -> dict[str, Any]:
     """Every setting a training hangs on, defaults included."""
     model = model_class(config.model)
     own = {**getattr(model, "training_defaults", {}), **config.training, **training}
@@ -288,11 +288,11 @@ def _whole(config: Config, training: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _search(config: Config) -> dict[str, Any]:
+def _search(config: Recipe) -> dict[str, Any]:
     """Which study the settings come from, and how many trials it had."""
     return {key: config.about[key] for key in ("study", "trials") if key in config.about}
 
 
-def _told(config: Config) -> dict[str, Any]:
+def _told(config: Recipe) -> dict[str, Any]:
     training = {key: value for key, value in config.training.items() if key not in ("seed", "device")}
     return {"model": config.model, "settings": config.settings, "training": training}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.configs import Config
 from macrid.evaluation.ranking import PAPER_METRICS, evaluate
 from macrid.models import model_class
+from macrid.recipe import Recipe
 from macrid.tuning.space import config_of
 
 if TYPE_CHECKING:
@@ -66,18 +66,18 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
 """What the paper reports, NDCG@100, Recall@20 and Recall@50; its ML-100k is ml-latest-small."""
 
 
-def tuned(data: str, model: str) -> Config:
+def tuned(data: str, model: str) -> Recipe:
     """The settings that the search found on validation users; a data set without its own gets those of its kind."""
     folder = files("macrid.paper") / "tuned"
     for name in (data, "alishop-7c-4k" if data == "alishop-7c" else "ml-1m"):
         file = folder / f"{name}.{model}.json"
         if file.is_file():
             with as_file(file) as path:
-                return Config.read(path)
-    return Config(model)
+                return Recipe.read(path)
+    return Recipe(model)
 
 
-def fitted(config: Config, items: int) -> Config:
+def fitted(config: Recipe, items: int) -> Recipe:
     """The same settings with tables of the width that the budget of parameters allows for so many items."""
     if "dim" not in config.settings:
         return config
@@ -86,14 +86,14 @@ def fitted(config: Config, items: int) -> Config:
     return config if found is None else replace(config, settings=found.settings)
 
 
-def variant(config: Config, method: str) -> Config:
+def variant(config: Recipe, method: str) -> Recipe:
     """The settings of a method: those of its model, or with a random start."""
     if method.endswith("-random"):
         return replace(config, settings={**config.settings, "start": "random"})
     return config
 
 
-def with_better_start(config: Config, score: Callable[[Config, int], float]) -> Config:
+def with_better_start(config: Recipe, score: Callable[[Recipe, int], float]) -> Recipe:
     """The same settings with the start of the better mean over a few seeds; `about["starts"]` has all scores.
 
     score: of settings with a seed, on validation users.
@@ -104,18 +104,18 @@ def with_better_start(config: Config, score: Callable[[Config, int], float]) -> 
     return replace(best, about={**config.about, "starts": scores})
 
 
-def validation_score(split: Split, config: Config, seed: int, **training: Any) -> float:
+def validation_score(split: Split, config: Recipe, seed: int, **training: Any) -> float:
     """Train with one seed; NDCG@100 of the validation users."""
     return evaluate(_trained(split, config, seed, training), split.validation, PAPER_METRICS[:1])["ndcg@100"].mean
 
 
-def _trained(split: Split, config: Config, seed: int, training: dict[str, Any]) -> Recommender:
+def _trained(split: Split, config: Recipe, seed: int, training: dict[str, Any]) -> Recommender:
     model: Recommender = model_class(config.model)(**config.settings)
     model.fit(split.train, validation=split.validation, **{**config.training, "seed": seed, **training})
     return model
 
 
-def measure(split: Split, config: Config, seed: int, **training: Any) -> dict[str, Any]:
+def measure(split: Split, config: Recipe, seed: int, **training: Any) -> dict[str, Any]:
     """Train with one seed and score on the test users."""
     began = time.monotonic()
     model = _trained(split, config, seed, training)

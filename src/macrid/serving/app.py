@@ -14,12 +14,12 @@ from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
-from macrid.config import ServingSettings
 from macrid.serving import problems
 from macrid.serving.endpoints import health, router
 from macrid.serving.guard import Guard
 from macrid.serving.schemas_about import Problem
 from macrid.serving.service import Service
+from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 STATIC = Path(__file__).parent / "static"

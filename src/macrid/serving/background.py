@@ -25,7 +25,7 @@ import numpy as np
 
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
-from macrid.serving.layout import layout
+from macrid.pictures.layout import layout
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
@@ -258,7 +258,7 @@ def _work_out(run: Path, what: str, weights: str, stamp: str) -> bytes:
     """The file."""
     from safetensors.numpy import save
 
-    from macrid.evaluation.inspection import inspect
+    from macrid.report.inspection import inspect
     from macrid.runs import load, read_histories
 
     digest = _digest_with_names(run, weights)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.config import ServingSettings
-from macrid.evaluation.attributes import read_attributes
-from macrid.evaluation.columns import POPULARITY
-from macrid.interpret.axes import FEWEST_USERS
-from macrid.interpret.names import ConceptName, DimensionName, Names, ends, label
-from macrid.interpret.space import Space
+from macrid.concepts.axes import FEWEST_USERS
+from macrid.concepts.names import ConceptName, DimensionName, Names, ends, label
+from macrid.concepts.space import Space
+from macrid.data.attributes import read_attributes
+from macrid.data.columns import POPULARITY
 from macrid.serving.problems import RefusedError
+from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 if TYPE_CHECKING:

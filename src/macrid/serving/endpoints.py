@@ -19,7 +19,8 @@ from macrid.control.moves import Move
 from macrid.control.steer import State
 from macrid.control.traverse import traverse
 from macrid.errors import RequestError
-from macrid.serving import layout, schemas, schemas_about
+from macrid.pictures import layout
+from macrid.serving import schemas, schemas_about
 from macrid.serving.problems import RefusedError, answers
 from macrid.serving.recommending import Who, batch, check_length, check_n, moves_of, recommend, who
 from macrid.serving.scoring import Turn

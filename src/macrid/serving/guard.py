@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from macrid.config import ServingSettings
 from macrid.serving.problems import RefusedError, problem
+from macrid.settings import ServingSettings
 
 if TYPE_CHECKING:
     from macrid.serving.service import Service

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from macrid.data.assortment import CATEGORIES, COLUMNS, picture_of
+from macrid.data.shop.assortment import CATEGORIES, COLUMNS, picture_of
 from macrid.errors import MacridError
 from macrid.models.base import Recommender
 

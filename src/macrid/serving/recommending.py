@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from macrid.concepts.directions import directions_towards
+from macrid.control.explain import explain
 from macrid.control.moves import Move
 from macrid.data.ids import Id
 from macrid.errors import RequestError
-from macrid.interpret.directions import directions_towards
-from macrid.interpret.explain import explain
 from macrid.serving import schemas
 from macrid.serving.problems import RefusedError
 from macrid.serving.scoring import Answer, Ask, Ranking

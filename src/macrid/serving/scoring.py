@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from macrid.concepts.space import Space
 from macrid.control.moves import Move
 from macrid.control.steer import Effect, State, with_axis
-from macrid.interpret.space import Space
 from macrid.models.base import Recommender
 from macrid.models.devices import on_device
 from macrid.ops.topk import pairs, top

@@ -16,13 +16,12 @@ import numpy as np
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from macrid.config import ServingSettings
+from macrid.concepts.names import Names
+from macrid.concepts.space import Space, space_of
+from macrid.concepts.understanding import named_anew
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
-from macrid.interpret.meaning import named_anew
-from macrid.interpret.names import Names
-from macrid.interpret.space import Space, space_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.runs import FILES, load, read_config, read_names, write_names
@@ -33,6 +32,7 @@ from macrid.serving.problems import RefusedError
 from macrid.serving.scoring import Scorer
 from macrid.serving.search import Search
 from macrid.serving.users import users_of
+from macrid.settings import ServingSettings
 
 MOST_ON_MAP = 100_000  # items, the most popular: a page cannot draw more
 PART = 4 << 20  # bytes at both ends of the weights by which they are known again

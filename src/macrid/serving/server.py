@@ -24,12 +24,12 @@ import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.supervisors import Multiprocess
 
-from macrid.config import ServingSettings
 from macrid.errors import SettingsError
 from macrid.models.devices import cores
 from macrid.serving.app import create_app
 from macrid.serving.metrics import SHARED
 from macrid.serving.service import Service, log, spare_the_collector
+from macrid.settings import ServingSettings
 
 ASKED = "MACRID_SERVING"  # what processes are to serve, as JSON
 KEEP_ALIVE = 75  # seconds that an idle connection stays open

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from macrid.config import ServingSettings
 from macrid.errors import MacridError, RunError
 from macrid.files import write_atomically
 from macrid.serving.batching import Batcher
@@ -22,6 +21,7 @@ from macrid.serving.metrics import Metrics
 from macrid.serving.problems import RefusedError
 from macrid.serving.scoring import Answer, Ask
 from macrid.serving.served import Served
+from macrid.settings import ServingSettings
 
 T = TypeVar("T")
 log = logging.getLogger("macrid.serving")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from macrid.config import ServingSettings
 from macrid.data.ids import Id, Ids, places_in
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.data.tables import RATING_NAMES, open_table
@@ -17,6 +16,7 @@ from macrid.errors import RunError
 from macrid.models.base import Recommender
 from macrid.runs import read_heldout
 from macrid.serving.problems import RefusedError
+from macrid.settings import ServingSettings
 
 log = logging.getLogger("macrid.serving")
 

@@ -16,9 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically
+from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 

@@ -17,12 +17,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from macrid.config import TrainingSettings
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
-from macrid.evaluation.disentanglement import is_collapsed
+from macrid.evaluation.agreement import is_collapsed
 from macrid.evaluation.ranking import evaluate
 from macrid.ops.partition import Precision
 from macrid.ops.sparse import backend_for
+from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam

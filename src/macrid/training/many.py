@@ -18,7 +18,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from macrid.config import TrainingSettings
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError, TrainingError
 from macrid.evaluation.ranking import evaluate
@@ -26,6 +25,7 @@ from macrid.models.base import checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.neural import NeuralRecommender
 from macrid.ops.sparse import backend_for
+from macrid.settings import TrainingSettings
 from macrid.training.average import Average
 from macrid.training.batches import DeviceHistories
 from macrid.training.loop import (

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from macrid.config import TrainingSettings
 from macrid.models.macridvae import LocalTables
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import backend_for
+from macrid.settings import TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.configs import Config
-from macrid.drawing import INK, dress, heading, literal, new_figure, save
 from macrid.errors import MacridError
+from macrid.pictures.drawing import INK, dress, heading, literal, new_figure, save
+from macrid.recipe import Recipe
 from macrid.tuning.study import finished, optuna_or_explain
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FEWEST = 20
 SPREAD = 4.0  # the scale reaches so many times the distance from the best to the median below the best
 
 
-def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Config | None = None) -> None:
+def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Recipe | None = None) -> None:
     save(history(study, chosen), path)
 
 
@@ -34,7 +34,7 @@ def draw_importance(study: optuna.Study, path: str | PathLike[str]) -> None:
     save(importance(study), path)
 
 
-def history(study: optuna.Study, chosen: Config | None = None) -> Figure:
+def history(study: optuna.Study, chosen: Recipe | None = None) -> Figure:
     """Every trial by its number, and the best so far; the chosen one is named."""
     trials = finished(study)
     groups = {state: [trial for trial in trials if trial.state.name == state] for state in ("COMPLETE", "PRUNED")}
@@ -132,7 +132,7 @@ def _dots(panel: Axes, points: np.ndarray, low: float, name: str, marker: str, c
         panel.plot(below, np.full(len(below), low), markersize=5, alpha=0.3, clip_on=False, **style)
 
 
-def _name_chosen(panel: Axes, chosen: Config) -> None:
+def _name_chosen(panel: Axes, chosen: Recipe) -> None:
     number, score = chosen.about["trial"], chosen.about["score"]
     scores = chosen.about.get("scores")
     panel.plot(number, score, "*", color=CHOSEN, markeredgecolor=INK, markersize=15, zorder=6, clip_on=False)

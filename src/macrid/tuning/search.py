@@ -15,10 +15,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from macrid.configs import Config
 from macrid.errors import SettingsError, StudyError
 from macrid.models import model_class
 from macrid.models.devices import choose_device, cores
+from macrid.recipe import Recipe
 from macrid.training.checkpoint import fingerprint
 from macrid.tuning import study as studies
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
@@ -47,7 +47,7 @@ class Progress:
     """In all processes that work on the study."""
     failed: int
     pruned: int
-    best: Config | None
+    best: Recipe | None
     """`about["score"]` is its validation NDCG@100."""
     unconfirmed: int = 0
     """Trainings with other seeds that are left, once all trials are done."""
@@ -67,7 +67,7 @@ def tune(
     timeout: float | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **training: Any,
-) -> Config:
+) -> Recipe:
     """Search the paper's space for the settings with the best validation NDCG@100; a config for `macrid train`.
 
     trials: how many the study shall have in the end, those of earlier calls included.
@@ -197,7 +197,7 @@ class Search:
             for number, (trial, seed) in zip(workers.idle(), waiting, strict=False):
                 running[number] = trial, seed
                 config = self._config_of(trial)
-                workers.start(number, Config(config.model, config.settings, {**config.training, "seed": seed}))
+                workers.start(number, Recipe(config.model, config.settings, {**config.training, "seed": seed}))
             told(self.progress(trials, left))
             if not running:
                 return
@@ -239,7 +239,7 @@ class Search:
         failed, pruned = states.count("FAIL"), states.count("PRUNED")
         return Progress(len(done), trials, len(studies.running(self.study)), failed, pruned, self.best(), unconfirmed)
 
-    def found(self) -> Config:
+    def found(self) -> Recipe:
         """The best; an error that says why if there is none."""
         best = self.best()
         if best is None:
@@ -250,7 +250,7 @@ class Search:
             raise StudyError(f"study '{self.name}': no trial has ended well{why}")
         return best
 
-    def best(self) -> Config | None:
+    def best(self) -> Recipe | None:
         """Of the trials with several seeds the one with the best mean; until there are some, the best trial."""
         with reachable(self.storage):
             ended = self._best_first()
@@ -270,12 +270,12 @@ class Search:
                 **{key: trial.user_attrs[key] for key in ("epoch", "parameters") if key in trial.user_attrs},
             }
         training = {key: value for key, value in config.training.items() if key != "device"}
-        return Config(config.model, config.settings, training, about)
+        return Recipe(config.model, config.settings, training, about)
 
-    def _config(self, values: dict[str, Any]) -> Config | None:
+    def _config(self, values: dict[str, Any]) -> Recipe | None:
         return config_of(self.model, values, self.fixed, self.training, len(self.split.items))
 
-    def _config_of(self, trial: optuna.trial.FrozenTrial) -> Config:
+    def _config_of(self, trial: optuna.trial.FrozenTrial) -> Recipe:
         config = self._config(trial.params)
         assert config is not None  # or it would not have been trained
         return config

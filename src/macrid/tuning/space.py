@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from macrid.config import TrainingSettings
-from macrid.configs import Config
 from macrid.errors import SettingsError
 from macrid.models import model_class
+from macrid.recipe import Recipe
+from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
     import optuna
@@ -104,7 +104,7 @@ def default_point(model: str, space: dict[str, Range], training: dict[str, Any])
 
 def config_of(
     model: str, values: dict[str, Any], fixed: dict[str, Any], training: dict[str, Any], items: int
-) -> Config | None:
+) -> Recipe | None:
     """Settings for the values of a trial; None if no such model has about 2 · items · 100 parameters."""
     chosen = model_class(model)
     own = set(chosen.settings_class.model_fields)
@@ -118,4 +118,4 @@ def config_of(
         if dim < 2:
             return None
         settings["dim"] = dim
-    return Config(model, settings, {**training, **rest})
+    return Recipe(model, settings, {**training, **rest})

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
-from macrid.configs import Config
 from macrid.errors import MacridError, first_line
 from macrid.models.devices import cores
+from macrid.recipe import Recipe
 from macrid.tuning.study import RUNGS
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Workers:
             number for number in range(self._count) if number not in self._workers or not self._workers[number].busy
         ]
 
-    def start(self, number: int, config: Config) -> None:
+    def start(self, number: int, config: Recipe) -> None:
         worker = self._workers.get(number)
         if worker is None or not worker.process.is_alive():
             worker = self._replace(number)

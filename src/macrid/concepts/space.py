@@ -1,0 +1,182 @@
+"""A trained MacridVAE as people look at it and move it: vectors and concepts of items, worked out once, and the axes.
+
+Every score is made of inner products z_k · h_i and h_i · m_k. Turning all vectors of one concept by the same rotation
+changes none of them, so each concept may be looked at along axes of its own: `axes[k] @ vector` are its coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from macrid.data.columns import Column, columns_of
+from macrid.errors import MacridError, RequestError
+from macrid.models.devices import on_device
+from macrid.models.macridvae import MacridVAE
+
+if TYPE_CHECKING:
+    from macrid.concepts.axes import Axes
+    from macrid.concepts.directions import Direction
+    from macrid.models.base import Recommender
+
+
+@dataclass(frozen=True)
+class Space:
+    """What does not change while a model is looked at."""
+
+    model: MacridVAE
+    directions: Tensor
+    """(items, dim) on the model's device, of length 1 where only directions matter."""
+    log_assignment: Tensor
+    """(items, concepts) on the model's device."""
+    version: tuple[tuple[int, int], ...] = ()
+    """Of the weights and the items table that it was worked out from; if empty, it does not grow old."""
+    towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
+    """Directions of attributes that were asked for."""
+    _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def items(self) -> np.ndarray:
+        """(items, dim)"""
+        return self.directions.cpu().numpy()
+
+    @cached_property
+    def prototypes(self) -> np.ndarray:
+        """(concepts, dim), of length 1 where only directions matter."""
+        network = self.model.network
+        return network._direction(network.prototypes.detach()).cpu().numpy()
+
+    @cached_property
+    def concept_of(self) -> np.ndarray:
+        """(items,) the most likely concept."""
+        return self.log_assignment.argmax(dim=1).cpu().numpy()
+
+    @cached_property
+    def concepts(self) -> int:
+        return self.log_assignment.shape[1]
+
+    @cached_property
+    def dim(self) -> int:
+        return self.directions.shape[1]
+
+    @property
+    def is_cosine(self) -> bool:
+        return self.model.settings.similarity == "cosine"
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """What is known about the items and tells some from others, words of titles aside."""
+        return [column for column in columns_of(self.model) if column.is_usable()]
+
+    def own(self, concept: int) -> np.ndarray:
+        """Positions of a concept's items."""
+        return self._own[concept]
+
+    @cached_property
+    def _own(self) -> list[np.ndarray]:
+        return [np.flatnonzero(self.concept_of == k) for k in range(self.concepts)]
+
+    def turned(self, concept: int) -> np.ndarray:
+        """The vectors of a concept's items along its axes in use: (n, dim). Do not change them."""
+        axes = self.axes_in_use(concept)
+        found = self._turned.get(concept)
+        if found is None or found[0] is not axes:
+            own = self.items[self.own(concept)]
+            found = self._turned[concept] = axes, own if axes is None else own @ axes.rotation[concept].T
+        return found[1]
+
+    def components(self, histories: sp.csr_array) -> np.ndarray:
+        """Of many users: (users, concepts, dim)."""
+        with torch.no_grad(), on_device(self.model.device):
+            return self.model.network.components(self.model._on_device(histories), self.log_assignment).cpu().numpy()
+
+    def confidence(self, histories: sp.csr_array) -> np.ndarray:
+        """(users, concepts)"""
+        return histories @ self._assignment
+
+    @cached_property
+    def _assignment(self) -> np.ndarray:
+        return self.log_assignment.exp().cpu().numpy()
+
+    def axes(self, concept: int) -> np.ndarray:
+        """Those in use, as rows: (dim, dim)."""
+        found = self.axes_in_use(concept)
+        return np.eye(self.dim, dtype=np.float32) if found is None else found.rotation[concept]
+
+    def axes_in_use(self, concept: int) -> Axes | None:
+        """None for the original ones."""
+        kinds = self.model.axes_in_use
+        return None if not kinds else self.model.axes.get(kinds[concept])
+
+    def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Between which coordinates real users are, along the axes in use: (dim,) each; None if that is not known."""
+        axes = self.axes_in_use(concept) or self.original
+        return None if axes.low is None or axes.high is None else (axes.low[concept], axes.high[concept])
+
+    @cached_property
+    def original(self) -> Axes:
+        """Those of the training."""
+        from macrid.concepts.axes import Axes, unturned, with_range
+
+        same = Axes("original", unturned(self.concepts, self.dim))
+        return self.model.axes.get("original") or with_range(same, self, self.model.sample)
+
+    @cached_property
+    def log_terms(self) -> Tensor:
+        """log c_ik as (concepts, items), on the model's device."""
+        return self.log_assignment.t().contiguous()
+
+    def numbered(self, concept: int | str) -> int:
+        """The number of a concept, given as such or by its name."""
+        if isinstance(concept, str):
+            known = [] if self.model.names is None else [entry.name for entry in self.model.names.concepts]
+            found = [k for k, name in enumerate(known) if name is not None and name.casefold() == concept.casefold()]
+            if len(found) != 1:
+                told = ", ".join(f"{k} {name}" for k, name in enumerate(known) if name is not None)
+                wrong = f"several concepts are called '{concept}'" if found else f"no concept '{concept}'"
+                raise RequestError(
+                    f"{wrong}; {f'there are {told}' if told else f'give a number up to {self.concepts - 1}'}"
+                )
+            return found[0]
+        self.check(concept)
+        return int(concept)
+
+    def check(self, concept: int, dimension: int | None = None) -> None:
+        """A `RequestError` for numbers that do not exist."""
+        for what, number, count in (("concept", concept, self.concepts), ("dimension", dimension, self.dim)):
+            if number is None and what == "dimension":
+                continue
+            if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < count:
+                raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
+
+
+def digest(axis: np.ndarray) -> str:
+    """A few letters by which an axis is known again: the same for the same axis, whatever its number."""
+    return sha256(np.round(1000 * axis).astype(np.int16).tobytes()).hexdigest()[:12]
+
+
+def space_of(model: Recommender) -> Space:
+    """Of a trained model; worked out again only when the model has changed."""
+    model._check_fitted()
+    if not isinstance(model, MacridVAE):
+        raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
+    network = model.network
+    tables = network.item_vectors, network.prototypes, network.context_vectors
+    version = *((table.data_ptr(), table._version) for table in tables), (id(model.table), id(model.popularity))
+    known = model.cached
+    if known is None or known.model is not model or (known.version and known.version != version):
+        with torch.no_grad():
+            vectors = network._direction(network.item_vectors.detach())
+            space = Space(model, vectors, network.mode_assignment(), version)
+        if model.is_training:
+            return space
+        model.cached = space
+    assert isinstance(model.cached, Space)
+    return model.cached

@@ -1,0 +1,221 @@
+"""What the built-in shop sells: its categories, and what it prints about each item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from macrid.data.ids import Id, Ids
+from macrid.data.shop import pictures
+
+COLUMNS = ("category", "price", "size", "coolness", "boldness", "heel", "brightness")  # that pictures are drawn from
+FACTORS = ("size", "colour", "price", "style", "heel", "brightness")
+
+
+@dataclass(frozen=True)
+class Category:
+    """One kind of thing: what it is called, how much of the catalogue it fills, and what its items differ in."""
+
+    name: str
+    prefix: str
+    part: float
+    factors: tuple[str, ...]
+    related: tuple[str, ...]
+    title: str
+    words: Mapping[str, tuple[str, ...]]
+    """Factor → words for it from −1 to 1, for titles."""
+    units: Mapping[str, tuple[float, float]]
+    """Factor → what −1 and 1 are on the label: a price, centimetres, lumens."""
+
+
+CATEGORIES = (
+    Category(
+        name="bags",
+        prefix="bag",
+        part=0.19,
+        factors=("size", "colour", "price", "style"),
+        related=("shoes", "watches"),
+        title="{size} {colour} {style} {price} bag",
+        words={"size": ("tiny", "small", "", "large", "huge"), "price": ("nylon", "canvas", "suede", "leather")},
+        units={"size": (16, 54), "price": (19, 480)},
+    ),
+    Category(
+        name="phone cases",
+        prefix="case",
+        part=0.17,
+        factors=("colour", "price", "style"),
+        related=("T-shirts", "watches"),
+        title="{style} {price} phone case, {colour}",
+        words={"price": ("soft", "matte", "glossy", "metal-framed")},
+        units={"price": (6, 60)},
+    ),
+    Category(
+        name="shoes",
+        prefix="shoe",
+        part=0.16,
+        factors=("heel", "colour", "price"),
+        related=("bags", "T-shirts"),
+        title="{heel} {colour} {price} shoes",
+        words={
+            "heel": ("flat", "low-heeled", "mid-heeled", "high-heeled"),
+            "price": ("canvas", "suede", "leather", "patent leather"),
+        },
+        units={"heel": (0.5, 11), "price": (24, 320)},
+    ),
+    Category(
+        name="T-shirts",
+        prefix="shirt",
+        part=0.14,
+        factors=("size", "colour", "style"),
+        related=("shoes", "phone cases"),
+        title="{size} {style} T-shirt, {colour}",
+        words={"size": ("skinny", "slim", "", "loose", "oversized")},
+        units={"size": (42, 70), "price": (12, 30)},
+    ),
+    Category(
+        name="mugs",
+        prefix="mug",
+        part=0.13,
+        factors=("size", "colour", "style"),
+        related=("lamps", "T-shirts"),
+        title="{size} {colour} {style} mug",
+        words={"size": ("tiny", "small", "", "large", "giant")},
+        units={"size": (6, 15), "price": (7, 16)},
+    ),
+    Category(
+        name="lamps",
+        prefix="lamp",
+        part=0.11,
+        factors=("size", "brightness", "colour", "price"),
+        related=("mugs",),
+        title="{size} {brightness} {price} lamp, {colour} shade",
+        words={
+            "size": ("tiny", "small", "", "tall", "towering"),
+            "brightness": ("dim", "soft", "", "bright", "brilliant"),
+            "price": ("tin", "steel", "brass", "gilded"),
+        },
+        units={"size": (18, 160), "brightness": (120, 1600), "price": (15, 380)},
+    ),
+    Category(
+        name="watches",
+        prefix="watch",
+        part=0.10,
+        factors=("size", "colour", "price"),
+        related=("bags", "phone cases"),
+        title="{size} {price} watch, {colour} strap",
+        words={"size": ("petite", "small", "", "large", "oversized"), "price": ("plastic", "steel", "silver", "gold")},
+        units={"size": (2.6, 4.8), "price": (35, 2400)},
+    ),
+)
+
+
+def numbered(prefix: str, count: int) -> pa.Array:
+    """Such as "bag-0017"; at least four digits, as many for all."""
+    digits = pa.array(np.arange(1, count + 1)).cast(pa.string())
+    return pc.binary_join_element_wise(prefix, pc.utf8_lpad(digits, max(len(str(count)), 4), "0"), "-")
+
+
+def items_table(
+    category: np.ndarray, factors: dict[str, np.ndarray], random: np.random.Generator
+) -> tuple[Ids, pa.Table]:
+    """Ids such as "bag-0017", and what a shop would print about each item; null where a category lacks a factor.
+
+    category: (items,) ascending positions in CATEGORIES.
+    """
+    counts = np.bincount(category)
+    ids = pa.concat_arrays([numbered(entry.prefix, count) for entry, count in zip(CATEGORIES, counts, strict=True)])
+    chance = random.uniform(-1, 1, len(category))  # a price that nobody cares about, where price is no factor
+    priced = np.where(np.isnan(factors["price"]), chance, factors["price"])
+    low, high = _ends("price", category)
+    columns = {
+        "title": _titles(category, factors),
+        "category": pa.array([entry.name for entry in CATEGORIES]).take(pa.array(category)),
+        "price": np.round(low * (high / low) ** ((priced + 1) / 2), 2),
+        "size": _labelled("size", category, factors),
+        "colour": _worded("colour", factors),
+        "coolness": np.round(factors["colour"], 3),
+        "style": _worded("style", factors),
+        "boldness": np.round(factors["style"], 3),
+        "heel": _labelled("heel", category, factors),
+        "brightness": _labelled("brightness", category, factors, digits=0),
+    }
+    return Ids(ids), pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+
+
+def _ends(name: str, category: np.ndarray) -> np.ndarray:
+    """(2, items) what −1 and 1 of a factor are on the label; NaN where a category has no unit for it."""
+    return np.array([entry.units.get(name, (np.nan, np.nan)) for entry in CATEGORIES]).T[:, category]
+
+
+def _labelled(name: str, category: np.ndarray, factors: dict[str, np.ndarray], digits: int = 2) -> np.ndarray:
+    """(items,) a factor in the unit of the label; NaN where a category lacks it."""
+    low, high = _ends(name, category)
+    return np.round(low + (high - low) * (factors[name] + 1) / 2, digits)
+
+
+def _worded(name: str, factors: dict[str, np.ndarray]) -> pa.Array:
+    """(items,) the word for a factor that all categories have the same words for; null where a category lacks it."""
+    words, values = _words(CATEGORIES[0], name), factors[name]
+    return pa.array(words).take(pa.array(_steps(values, len(words)), mask=np.isnan(values)))
+
+
+def _words(kind: Category, name: str) -> tuple[str, ...]:
+    """The words for a factor from −1 to 1."""
+    shared = {"colour": tuple(colour for colour, _ in pictures.COLOURS), "style": pictures.STYLES}
+    return shared.get(name) or kind.words[name]
+
+
+def _steps(values: np.ndarray, count: int) -> np.ndarray:
+    """(items,) in which of `count` equal parts of [−1, 1] a value lies, as `pictures.word` has it; 0 for NaN."""
+    return np.clip(np.nan_to_num((values + 1) / 2 * count).astype(np.int32), 0, count - 1)
+
+
+def _titles(category: np.ndarray, factors: dict[str, np.ndarray]) -> pa.Array:
+    """(items,) each category's titles are written once for all choices of words, then looked up."""
+    parts, start = [], 0
+    for kind, count in zip(CATEGORIES, np.bincount(category), strict=True):
+        words = {name: _words(kind, name) for name in kind.factors}
+        steps = [_steps(factors[name][start : start + count], len(words[name])) for name in kind.factors]
+        choice = np.ravel_multi_index(steps, [len(choices) for choices in words.values()])
+        titles = [_title(kind, dict(zip(words, chosen, strict=True))) for chosen in product(*words.values())]
+        parts.append(pa.array(titles).take(pa.array(choice)))
+        start += count
+    return pa.concat_arrays(parts)
+
+
+def _title(kind: Category, words: dict[str, str]) -> str:
+    """Such as "Large red leather bag" or "Matte phone case, navy"."""
+    if words.get("style") == "plain":
+        words = words | {"style": ""}
+    text = " ".join(kind.title.format(**words).split())
+    return text[0].upper() + text[1:]
+
+
+def picture_of(items: Ids, table: pa.Table | None, item: Id) -> str | None:
+    """The picture of an item of the built-in shop, drawn from what the shop prints about it; None for other items."""
+    if table is None or not {"title", *COLUMNS} <= set(table.column_names):
+        return None
+    (position,) = items.positions([item])
+    row = {name: table.column(name)[int(position)].as_py() for name in ("title", *COLUMNS)}
+    kind = next((entry for entry in CATEGORIES if entry.name == row["category"]), None)
+    if kind is None:
+        return None
+    own = {name: _factor(kind, name, row) for name in kind.factors}
+    return pictures.picture(kind.name, {name: value for name, value in own.items() if value is not None}, row["title"])
+
+
+def _factor(kind: Category, name: str, row: Mapping[str, Any]) -> float | None:
+    """What a label says about a factor: from −1 to 1."""
+    value = row[{"colour": "coolness", "style": "boldness"}.get(name, name)]
+    if not isinstance(value, int | float) or name in ("colour", "style"):
+        return value if isinstance(value, int | float) else None
+    low, high = kind.units[name]
+    if name == "price":
+        return float(2 * np.log(max(value, 1e-9) / low) / np.log(high / low) - 1)
+    return 2 * (value - low) / (high - low) - 1

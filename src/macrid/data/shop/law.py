@@ -1,0 +1,195 @@
+"""Histories drawn from the law of the built-in shop.
+
+A small shop is drawn by a race over all its items; in a large one items are proposed by appeal and taken with chance
+exp(match), which is the same law without looking at every item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr
+
+from macrid.data.shop.assortment import CATEGORIES
+
+if TYPE_CHECKING:
+    from macrid.data.shop.shop import Shop
+
+CELLS_AT_ONCE = 1 << 21  # users × items in memory; part of the law, since each block of users has its own random stream
+RACE_CELLS = 1 << 26  # users × items up to which the race draws the whole shop
+DRAWS_AT_ONCE = 1 << 18  # proposals in memory; part of the law like CELLS_AT_ONCE
+TRY_COST = 4  # of a proposal, in items of a race: a user for whom the race is cheaper runs it
+TRIES = 64  # proposals that a draw makes, and one more for every 128 items, before it weighs the whole category
+TURNS = 6  # how often a user draws again for repeats before the race fills up what is missing
+
+
+def draw(shop: Shop, counts: np.ndarray, stream: np.random.SeedSequence) -> tuple[np.ndarray, np.ndarray]:
+    """Users and items of all interactions, a user's in the order drawn."""
+    columns = []
+    if len(counts) * len(shop.category) <= RACE_CELLS:
+        for block in blocks(len(counts), len(shop.category)):
+            columns.append(_race(shop, block, counts[block], np.random.default_rng(stream.spawn(1)[0])))
+    else:
+        proposals = _Proposals(shop)
+        starts = np.flatnonzero(np.diff((np.cumsum(counts) - 1) // DRAWS_AT_ONCE)) + 1
+        for block in np.split(np.arange(len(counts)), starts):
+            columns.append(proposals.histories(block, counts[block], np.random.default_rng(stream.spawn(1)[0])))
+    return np.repeat(np.arange(len(counts), dtype=np.int32), counts), np.concatenate(columns)
+
+
+def _race(
+    shop: Shop,
+    users: np.ndarray,
+    counts: np.ndarray,
+    random: np.random.Generator,
+    taken: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
+    """(sum of counts,) items, user by user in the order drawn.
+
+    Exponential race: the k smallest of E / p, E standard exponential, are a Plackett-Luce draw of k items.
+    taken: rows of `users` and items that are out of the race.
+    """
+    race = shop.probabilities(users)
+    np.maximum(race, 1e-300, out=race)
+    np.divide(random.standard_exponential(race.shape), race, out=race)
+    if taken is not None:
+        race[taken] = np.inf
+    most = int(counts.max())
+    last = np.partition(race, most - 1, axis=1)[:, most - 1 : most]
+    rows, items = np.nonzero(race <= last)
+    items = items[np.lexsort((race[rows, items], rows))]  # user by user, the winner of the race first
+    return items[_places(rows) < counts[rows]].astype(np.int32)
+
+
+class _Proposals:
+    """Draws from p(u, ·) that do not look at every item: proposed by appeal, taken with chance exp(match)."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.last = np.cumsum(np.bincount(shop.category)) - 1
+        """(categories,) position of the last item of each; the items of a category lie together."""
+        self.ladder = np.empty(len(shop.category))
+        """(items,) category + the appeal up to and with the item: what a uniform number is looked up in."""
+        slots = max(len(entry.factors) for entry in CATEGORIES)
+        self.values = np.zeros((len(shop.category), slots))
+        """(items, slots) the factors of the item's own category, in its order; 0 where it has fewer."""
+        for number, entry in enumerate(CATEGORIES):
+            own = slice(self.last[number - 1] + 1 if number else 0, self.last[number] + 1)
+            self.ladder[own] = number + np.cumsum(shop.popularity[own])
+            for slot, name in enumerate(entry.factors):
+                self.values[own, slot] = shop.factors[name][own]
+
+    def histories(self, users: np.ndarray, counts: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """(sum of counts,) items, user by user in the order drawn.
+
+        Independent draws without the repeats are a Plackett-Luce draw. The race is run by users for whom it is cheaper,
+        and goes on, with what is left, for users who met too many repeats: from there on it is the same law.
+        """
+        rows, items = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        done: list[tuple[np.ndarray, np.ndarray]] = []
+        missing = counts.copy()
+        drawing = counts * self._tries(users) * TRY_COST < len(self.values)
+        for turn in range(TURNS):
+            wanted = np.where(drawing, missing, 0)
+            times = min(1 << turn, max(DRAWS_AT_ONCE // max(int(wanted.sum()), 1), 1))
+            new = np.repeat(np.arange(len(users)), wanted * times)
+            found = self.independent(users, new, random)
+            rows, items = _without_repeats(np.concatenate([rows, new]), np.concatenate([items, found]), counts)
+            missing[drawing] = (counts - np.bincount(rows, minlength=len(users)))[drawing]
+            drawing &= missing > 0
+            unfinished = drawing[rows]
+            done.append((rows[~unfinished], items[~unfinished]))
+            rows, items = rows[unfinished], items[unfinished]
+        done.append((rows, items))
+        waiting = np.flatnonzero(missing)
+        for block in blocks(len(waiting), len(self.values)):
+            own = waiting[block]
+            mine = np.isin(rows, own)
+            taken = np.searchsorted(own, rows[mine]), items[mine]
+            rest = _race(self.shop, users[own], missing[own], random, taken)
+            done.append((np.repeat(own, missing[own]), rest))
+        rows, items = (np.concatenate(parts) for parts in zip(*done, strict=True))
+        return items[np.argsort(rows, kind="stable")].astype(np.int32)
+
+    def independent(self, users: np.ndarray, rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """(draws,) an item from p(u, ·) for each of `rows` of `users`, whatever was drawn before.
+
+        A category is never drawn anew because its items were refused: that would favour categories that please.
+        """
+        until = np.cumsum(self.shop.share[users], axis=1)[:, :-1]
+        category = (random.random((len(rows), 1)) >= until[rows]).sum(axis=1)
+        strength, preferred = (self._by_slot(table, users) for table in (self.shop.strength, self.shop.preferred))
+        items = np.empty(len(rows), dtype=np.int64)
+        pending, tries = np.arange(len(rows)), 0
+        while len(pending) and tries < TRIES + len(self.values) // 128:
+            width = min(tries + 1, max(DRAWS_AT_ONCE // len(pending), 1))
+            kind = category[pending]
+            point = kind[:, None] + random.random((len(pending), width))
+            found = np.minimum(np.searchsorted(self.ladder, point, side="right"), self.last[kind][:, None])
+            gap = self.values[found]  # (pending, width, slots)
+            gap -= preferred[rows[pending], kind][:, None]
+            refusal = np.einsum("pws,pws,ps->pw", gap, gap, strength[rows[pending], kind])  # −2 · match
+            taken = 2 * random.standard_exponential(found.shape) >= refusal
+            first, any_taken = taken.argmax(axis=1), taken.any(axis=1)
+            items[pending[any_taken]] = found[any_taken, first[any_taken]]
+            pending = pending[~any_taken]
+            tries += width
+        items[pending] = self._weighed(users, rows[pending], category[pending], random)
+        return items
+
+    def _tries(self, users: np.ndarray) -> np.ndarray:
+        """(users,) about how many proposals a draw takes: 1 / mean of exp(match) over a category of uniform factors."""
+        strength, preferred = (self._by_slot(table, users) for table in (self.shop.strength, self.shop.preferred))
+        root = np.sqrt(np.maximum(strength, 1e-6))
+        taken = np.sqrt(np.pi / 2) / root * (ndtr(root * (1 - preferred)) - ndtr(root * (-1 - preferred)))
+        return (self.shop.share[users] / np.maximum(taken.prod(axis=2), 1e-300)).sum(axis=1)
+
+    def _by_slot(self, table: dict[str, np.ndarray], users: np.ndarray) -> np.ndarray:
+        """(users, categories, slots) of a factor table; 0 where a category has fewer factors."""
+        result = np.zeros((len(users), len(CATEGORIES), self.values.shape[1]))
+        for number, entry in enumerate(CATEGORIES):
+            for slot, name in enumerate(entry.factors):
+                result[:, number, slot] = table[name][users, number]
+        return result
+
+    def _weighed(
+        self, users: np.ndarray, rows: np.ndarray, category: np.ndarray, random: np.random.Generator
+    ) -> np.ndarray:
+        """(draws,) an item of the given category for each of `rows` of `users`, from the chances of all its items."""
+        items = np.empty(len(rows), dtype=np.int64)
+        for number in np.unique(category):
+            draws = np.flatnonzero(category == number)
+            own, place = np.unique(rows[draws], return_inverse=True)
+            own_items = self.shop._item_terms[number][0]
+            for block in blocks(len(own), len(own_items)):
+                ladder = np.cumsum(self.shop._weights(users[own[block]], number), axis=1)
+                ladder /= ladder[:, -1:]
+                ladder += np.arange(len(block))[:, None]
+                inside = (place >= block[0]) & (place <= block[-1])
+                step = place[inside] - block[0]
+                found = np.searchsorted(ladder.ravel(), step + random.random(len(step)), side="right")
+                items[draws[inside]] = own_items[np.minimum(found - step * len(own_items), len(own_items) - 1)]
+        return items
+
+
+def _without_repeats(rows: np.ndarray, items: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first `counts` different items of every row, sorted by row and otherwise in the given order."""
+    _, first = np.unique(rows * (items.max(initial=0) + 1) + items, return_index=True)
+    first = np.sort(first)
+    first = first[np.argsort(rows[first], kind="stable")]
+    first = first[_places(rows[first]) < counts[rows[first]]]
+    return rows[first], items[first]
+
+
+def _places(rows: np.ndarray) -> np.ndarray:
+    """0, 1, 2, … within each run of equal rows; the rows are sorted."""
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+
+
+def blocks(users: int, items: int) -> Iterator[np.ndarray]:
+    """Users in groups of at most CELLS_AT_ONCE users × items."""
+    step = max(CELLS_AT_ONCE // items, 1)
+    for start in range(0, users, step):
+        yield np.arange(start, min(start + step, users))

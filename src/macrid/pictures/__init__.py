@@ -1,0 +1,1 @@
+"""Maps, plots, strips and the studio's layout."""

@@ -1,0 +1,191 @@
+"""The shop's pictures for matplotlib, which cannot read SVG: the shapes, paints and path commands that they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.path import Path
+    from matplotlib.transforms import Affine2D
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+FINENESS = 32  # pixels along each side of a gradient, which is smooth in between
+POINTS = 72  # an inch
+
+
+class _Tiles(NamedTuple):
+    """Where a pattern is repeated, and what it shows through."""
+
+    offsets: np.ndarray
+    """(tiles, 2)"""
+    path: Path
+    place: Affine2D
+
+
+def draw_picture(panel: Axes, picture: str, x: float, y: float, side: float, zorder: float = 2.0) -> None:
+    """Draw an SVG of 100 × 100 units with its corner at (x, y), `side` wide, on a panel in inches with y downwards.
+
+    picture: one of `macrid.data.shop.pictures`. zorder: of its lowest shape; all stay below zorder + 1.
+    """
+    from matplotlib.transforms import Affine2D
+
+    root = ElementTree.fromstring(picture)
+    paints = {f"url(#{node.get('id')})": node for node in root.iter() if node.get("id")}
+    levels = (zorder + step / 10_000 for step in count())
+    _Painter(panel, paints, levels).group(root, Affine2D().scale(side / 100).translate(x, y), 1.0)
+
+
+class _Painter:
+    def __init__(self, panel: Axes, paints: dict[str, ElementTree.Element], levels: Iterator[float]) -> None:
+        self.panel, self.paints, self.levels = panel, paints, levels
+
+    def group(self, group: ElementTree.Element, place: Affine2D, opacity: float, tiles: _Tiles | None = None) -> None:
+        for node in group:
+            kind = node.tag.removeprefix(NAMESPACE)
+            own, faint = _placed(node.get("transform", ""), place), opacity * float(node.get("opacity", 1))
+            if kind == "g":
+                self.group(node, own, faint, tiles)
+            elif kind not in ("defs", "title"):
+                self.shape(node, _outline(kind, node), own, faint, tiles)
+
+    def shape(
+        self, node: ElementTree.Element, path: Path, place: Affine2D, opacity: float, tiles: _Tiles | None
+    ) -> None:
+        fill, stroke = node.get("fill", "black"), node.get("stroke", "none")
+        paint = self.paints.get(fill)
+        if paint is None and fill != "none":
+            self.patch(path, place, tiles, facecolor=fill, linewidth=0, alpha=opacity)
+        elif paint is not None and paint.tag == NAMESPACE + "pattern":
+            side = float(paint.get("width", 1))
+            (left, low), (right, high) = path.get_extents().get_points() // side * side
+            across, down = np.arange(left, right + side, side), np.arange(low, high + side, side)
+            offsets = np.stack(np.meshgrid(across, down), axis=-1).reshape(-1, 2)
+            self.group(paint, place, opacity, _Tiles(offsets, path, place))
+        elif paint is not None:
+            self.gradient(paint, path, place, opacity)
+        if stroke != "none":
+            paint = self.paints.get(stroke)  # of a gradient its first colour: lines are thin
+            width = float(node.get("stroke-width", 1))
+            dashes = tuple(float(part) / width for part in node.get("stroke-dasharray", "").split())
+            look: dict[str, Any] = {
+                "edgecolor": stroke if paint is None else paint[0].get("stop-color"),
+                "alpha": opacity,
+            }
+            look |= {"linestyle": (0, dashes) if dashes else "-", "capstyle": node.get("stroke-linecap", "butt")}
+            scale = abs(np.linalg.det(place.get_matrix()[:2, :2])) ** 0.5
+            self.patch(path, place, tiles, fill=False, linewidth=width * scale * POINTS, **look)
+
+    def patch(self, path: Path, place: Affine2D, tiles: _Tiles | None, **look: Any) -> None:
+        from matplotlib.patches import PathPatch
+        from matplotlib.path import Path
+
+        if tiles is not None:
+            vertices = (np.asarray(path.vertices)[None] + tiles.offsets[:, None]).reshape(-1, 2)
+            path = Path(vertices, np.tile(np.asarray(path.codes), len(tiles.offsets)))
+        drawn = PathPatch(path, transform=place + self.panel.transData, zorder=next(self.levels), **look)
+        self.panel.add_artist(drawn)
+        if tiles is not None:
+            drawn.set_clip_path(tiles.path, tiles.place + self.panel.transData)
+
+    def gradient(self, paint: ElementTree.Element, path: Path, place: Affine2D, opacity: float) -> None:
+        from matplotlib.colors import to_rgba
+
+        middles = (np.arange(FINENESS) + 0.5) / FINENESS
+        x, y = middles[None, :], middles[:, None]
+        if paint.tag == NAMESPACE + "radialGradient":
+            part = np.hypot(x - 0.5, y - 0.5) / 0.5
+        else:
+            x1, y1, x2, y2 = (float(paint.get(name, 0)) for name in ("x1", "y1", "x2", "y2"))
+            part = ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / ((x2 - x1) ** 2 + (y2 - y1) ** 2)
+        offsets = [float(stop.get("offset", 0)) for stop in paint]
+        colours = np.array(
+            [to_rgba(stop.get("stop-color", "black"), opacity * float(stop.get("stop-opacity", 1))) for stop in paint]
+        )
+        shades = np.stack([np.interp(part, offsets, channel) for channel in colours.T], axis=-1)  # (y, x, 4)
+        (left, top), (right, bottom) = path.get_extents().get_points()
+        image = self.panel.imshow(shades, interpolation="bilinear", extent=(left, right, bottom, top), aspect="auto")
+        whole = place + self.panel.transData
+        image.set(transform=whole, zorder=next(self.levels))
+        image.set_clip_path(path, whole)
+
+
+def _placed(text: str, place: Affine2D) -> Affine2D:
+    """translate, scale and rotate about a point, the last one written first; then what holds for the whole group."""
+    from matplotlib.transforms import Affine2D
+
+    result = Affine2D()
+    for name, inside in reversed(re.findall(r"(\w+)\(([^)]*)\)", text)):
+        first, *others = (float(part) for part in inside.split())
+        if name == "rotate":
+            result.rotate_deg_around(others[0], others[1], first)
+        elif name == "scale":
+            result.scale(first)
+        else:
+            result.translate(first, others[0])
+    return Affine2D(place.get_matrix() @ result.get_matrix())
+
+
+def _outline(kind: str, node: ElementTree.Element) -> Path:
+    from matplotlib.path import Path
+    from matplotlib.transforms import Affine2D
+
+    def number(name: str) -> float:
+        return float(node.get(name, 0))
+
+    if kind == "path":
+        return _path(node.get("d", ""))
+    if kind == "rect":
+        x, y, width, height, r = (number(name) for name in ("x", "y", "width", "height", "rx"))
+        right, low = x + width, y + height
+        return _path(
+            f"M{x + r} {y}H{right - r}Q{right} {y} {right} {y + r}V{low - r}Q{right} {low} {right - r} {low}"
+            f"H{x + r}Q{x} {low} {x} {low - r}V{y + r}Q{x} {y} {x + r} {y}Z"
+        )
+    radii = (number("r"), number("r")) if kind == "circle" else (number("rx"), number("ry"))
+    return Affine2D().scale(*radii).translate(number("cx"), number("cy")).transform_path(Path.unit_circle())
+
+
+def _path(text: str) -> Path:
+    """The commands M, L, H, V, Q, C, A and Z, all absolute."""
+    from matplotlib.path import Path
+
+    kinds = {"M": Path.MOVETO, "L": Path.LINETO, "Q": Path.CURVE3, "C": Path.CURVE4}
+    points: list[Any] = []
+    codes: list[Any] = []
+    for command, inside in re.findall(r"([MLHVQCAZ])([^MLHVQCAZ]*)", text):
+        numbers = [float(part) for part in re.findall(r"-?[\d.]+(?:e-?\d+)?", inside)]
+        if command == "A":
+            arc = _arc(points[-1], numbers)
+            points += list(arc)
+            codes += [Path.LINETO] * len(arc)
+            continue
+        if command == "Z":
+            numbers, code = [*points[-1]], Path.CLOSEPOLY
+        elif command in "HV":
+            there = points[-1][1 - "HV".index(command)]
+            numbers, code = [numbers[0], there] if command == "H" else [there, numbers[0]], Path.LINETO
+        else:
+            code = kinds[command]
+        points += zip(numbers[::2], numbers[1::2], strict=True)
+        codes += [code] * (len(numbers) // 2)
+    return Path(np.array(points), codes)
+
+
+def _arc(start: tuple[float, float], numbers: list[float]) -> np.ndarray:
+    """Points along the smaller arc of a circle, turning as the sweep flag says: (points, 2)."""
+    radius, sweep, end = numbers[0], numbers[4], np.array(numbers[5:])
+    half = (end - start) / 2
+    squared = float(half @ half)
+    far = max(radius**2 / max(squared, 1e-12) - 1, 0.0) ** 0.5
+    middle = np.array(start) + half + far * (1 if sweep else -1) * np.array([-half[1], half[0]])
+    first, last = (np.arctan2(y, x) for x, y in (start - middle, end - middle))
+    turn = (last - first) % (2 * np.pi) if sweep else -((first - last) % (2 * np.pi))
+    angles = first + turn * np.linspace(0, 1, 13)[1:]
+    return middle + radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)

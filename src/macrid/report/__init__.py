@@ -1,0 +1,1 @@
+"""Everything measured about a run: inspection and controllability."""

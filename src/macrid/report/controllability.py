@@ -1,0 +1,422 @@
+"""Whether a knob does what its name says, and nothing else: measured on users the model was not trained on.
+
+A knob moves the component of one concept along a direction, over the range seen in real users, and the best items of
+that concept are listed at every position. A knob of several concepts moves all of them at once, and the best of all
+items are listed. What is known about the items of a list, as ranks with mean 0 and variance 1 among those that could
+be listed, is averaged over the list.
+
+monotonicity  rank correlation of the knob's position with its own attribute of the list, a mean over users
+leakage       how far other attributes move from one end to the other, as a share of how far its own one does; sizes of
+              moves, whatever their direction, so nothing cancels. Attributes that go with its own one over the items
+              (rank correlation above 0.3) are not others
+drift         the rank correlation of the position with other attributes, averaged over users before its size is taken
+moves         how far its own attribute moves from end to end, in standard deviations over the items
+retention     the share of NDCG@100 that is kept at a moderate move, a quarter of the range up or down
+overlap       the share of the ten best of all items that stay at such a move
+smoothness    the share of a list that stays from one position to the next
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from macrid.concepts.axes import SEEN, direction_of, weights_of
+from macrid.concepts.directions import Direction, along
+from macrid.concepts.space import Space, digest, space_of
+from macrid.control.steer import placed
+from macrid.data.columns import Column, columns_of, scores_of, spearman
+from macrid.errors import RequestError
+from macrid.evaluation.ranking import hits_of, ndcg
+from macrid.models.multvae import MultVAE
+from macrid.ops.topk import pairs, top
+
+if TYPE_CHECKING:
+    from macrid.data.split import HeldOut
+    from macrid.models.base import Recommender
+
+LIST = 10
+POSITIONS = 9
+MOST_USERS = 200
+FEWEST_USERS = 10
+CONFIDENT = 3.0  # items of a history that lie in a concept, for its component to say something
+SAME = 0.3  # rank correlation from which on two attributes are not told apart
+RANDOM = 10  # directions in every concept
+LEAST_MOVE = 1e-3  # standard deviations: of an attribute that moves less nothing can be a share
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A direction in one concept, or one in each of several, and what it is said to move."""
+
+    directions: tuple[Direction, ...]
+    column: Column
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+    @property
+    def concept(self) -> int | None:
+        """None if it moves several."""
+        return self.directions[0].concept if len(self.directions) == 1 else None
+
+
+@dataclass(frozen=True)
+class Control:
+    """What one knob does, means over users."""
+
+    name: str
+    concept: int | None
+    """None for a knob of several concepts."""
+    dimension: int | None
+    users: int
+    monotonicity: float
+    leakage: float | None
+    """None where the attribute does not move, or there is no other."""
+    drift: float | None
+    moves: float
+    retention: float | None
+    """None where users have nothing to predict."""
+    overlap: float
+    smoothness: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Controllability:
+    """All knobs of a model, and what directions without a name do."""
+
+    knobs: tuple[Control, ...]
+    random: float | None
+    """The size of the monotonicity of random directions with the attributes of the knobs, a mean over both."""
+    beside: tuple[Control, ...] = ()
+    """The same attributes in the same concepts, moved in another model."""
+
+    def mean(self, name: str, of: Sequence[Control] | None = None) -> float | None:
+        """Over the knobs that have it."""
+        found = [getattr(knob, name) for knob in (self.knobs if of is None else of)]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known else None
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("monotonicity", "leakage", "drift", "moves", "retention", "overlap", "smoothness")
+        return {
+            "knobs": [knob.as_json() for knob in self.knobs],
+            "mean": {name: self.mean(name) for name in names},
+            "random": self.random,
+            "beside": [knob.as_json() for knob in self.beside],
+            "beside_mean": {name: self.mean(name, self.beside) for name in names} if self.beside else None,
+        }
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """A model as components and item vectors: the score of an item is log sum_k exp(z_k · h_i / tau + c_ik)."""
+
+    components: np.ndarray  # (users, concepts, dim)
+    items: Tensor  # (items, dim)
+    offsets: Tensor  # (items, concepts)
+    temperature: float
+    is_unit: bool
+
+    def best(self, components: np.ndarray, n: int, seen: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
+        """The n best unseen items of those at positions `own`, or of all: (users, n) positions among them.
+
+        seen: users × these items.
+        """
+        chosen = slice(None) if own is None else torch.from_numpy(own)
+        z = torch.from_numpy(np.ascontiguousarray(components)).to(self.items)
+        found, _ = top(
+            z, self.items[chosen], self.offsets[chosen], self.temperature, n, hidden=pairs(seen, self.items.device)
+        )
+        return found.cpu().numpy()
+
+
+def measure(
+    model: Recommender,
+    heldout: HeldOut,
+    knobs: Sequence[Knob] | None = None,
+    *,
+    beside: Recommender | None = None,
+    columns: Sequence[Column] | None = None,
+    seed: int = 0,
+    on_knob: Callable[[int, int], None] | None = None,
+) -> Controllability:
+    """Turn every knob for held-out users who have its concept.
+
+    knobs: those of `named_knobs` unless given. columns: what may leak; all attributes of the items unless given.
+    beside: a MultVAE or MultDAE over the same items, in which the directions of the same attributes are moved
+    (concept activation vectors). on_knob: called with (knobs done, knobs in all).
+    """
+    space = space_of(model)
+    knobs = named_knobs(model) if knobs is None else list(knobs)
+    if not knobs:
+        raise RequestError("no dimension goes with an attribute; find some first: `macrid axes RUN --by attributes`")
+    columns = [column for column in columns_of(model) if column.is_usable()] if columns is None else columns
+    random = np.random.default_rng(seed)
+    decoded = _Decoded(
+        space.components(heldout.history), space.directions, space.log_assignment, space.model.settings.temperature,
+        space.is_cosine,
+    )  # fmt: skip
+    other = None if beside is None else _decoded(beside, model, heldout)
+    groups = _Groups(space, heldout, random)
+    found, found_beside = [], []
+    for done, knob in enumerate(knobs, start=1):
+        own, users = groups.of(knob.concept)
+        if len(users) >= FEWEST_USERS and len(own) >= 2 * LIST:
+            moved = [(direction.concept, direction) for direction in knob.directions]
+            found.append(_turn(decoded, moved, knob, own, users, columns, heldout))
+            if other is not None:
+                direction = _activation(other, space, own, knob.column, users)
+                found_beside.append(_turn(other, [(0, direction)], knob, own, users, columns, heldout))
+        if on_knob is not None:
+            on_knob(done, len(knobs))
+    if not found:
+        raise RequestError(
+            f"no concept has {FEWEST_USERS} held-out users with {CONFIDENT:g} items in it; hold out more users"
+        )
+    by_chance = _random(space, decoded, groups, knobs, heldout, random)
+    return Controllability(tuple(found), by_chance, tuple(found_beside))
+
+
+class _Groups:
+    """The items that a knob of a concept lists, and the users that it is turned for."""
+
+    def __init__(self, space: Space, heldout: HeldOut, random: np.random.Generator) -> None:
+        self.space = space
+        history, confidence = heldout.history, space.confidence(heldout.history)
+        self.users = [
+            _drawn(np.flatnonzero((of >= CONFIDENT) & _has_more(history[:, space.own(k)])), random)
+            for k, of in enumerate(confidence.T)
+        ]
+        enough = (confidence.sum(axis=1) >= CONFIDENT) & _has_more(history)
+        self.all_users = _drawn(np.flatnonzero(enough), random)
+
+    def of(self, concept: int | None) -> tuple[np.ndarray, np.ndarray]:
+        if concept is None:
+            return np.arange(len(self.space.concept_of)), self.all_users
+        return self.space.own(concept), self.users[concept]
+
+
+def named_knobs(model: Recommender) -> list[Knob]:
+    """Of every attribute that several concepts have a dimension for, and of every dimension with an attribute."""
+    space = space_of(model)
+    columns = {column.name: column for column in columns_of(model, words=True)}
+    chosen: dict[tuple[int, int], tuple[str, bool]] = {}
+    for k in range(space.concepts):
+        axes = space.axes_in_use(k)
+        for fit in () if axes is None else axes.fits:
+            if fit.concept == k:
+                chosen[k, fit.dimension] = fit.attribute, True
+    for entry in () if model.names is None else model.names.dimensions:
+        axis = digest(space.axes(entry.concept)[entry.dimension])
+        if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
+            chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))
+    single, several = [], dict[str, dict[int, Direction]]()
+    for (k, dimension), (name, upwards) in sorted(chosen.items()):
+        if name not in columns:
+            continue
+        direction = along(space, k, dimension)
+        direction = direction if upwards else _turned_round(direction)
+        single.append(Knob((direction,), columns[name]))
+        several.setdefault(name, {}).setdefault(k, direction)
+    joint = [Knob(tuple(each.values()), columns[name]) for name, each in several.items() if len(each) > 1]
+    return joint + single
+
+
+def _turn(
+    decoded: _Decoded,
+    moved: Sequence[tuple[int, Direction]],
+    knob: Knob,
+    own: np.ndarray,
+    users: np.ndarray,
+    columns: Sequence[Column],
+    heldout: HeldOut,
+) -> Control:
+    """Turn a knob for some users: the components at these places, along these directions."""
+    lists = _sweep(decoded, moved, users, own, heldout.history[users])  # (users, positions, n)
+    told = _average(scores_of(knob.column.values[own]), lists)  # (users, positions)
+    moves = told[:, -1] - told[:, 0]
+    others = [_average(scores_of(c.values[own]), lists) for c in _others(knob.column, columns, own)]
+    others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known of the lists of some user
+    shift = [_mean(np.abs(each[:, -1] - each[:, 0])) for each in others]
+    drift = [abs(_mean(_correlation(each))) for each in others]
+    far = _mean(np.abs(moves))
+    retention, overlap = _kept(decoded, moved, users, heldout)
+    return Control(
+        name=knob.name,
+        concept=knob.concept,
+        dimension=moved[0][1].dimension if len(moved) == 1 else None,
+        users=len(users),
+        monotonicity=_mean(_correlation(told)),
+        leakage=float(np.mean(shift)) / far if others and far >= LEAST_MOVE else None,
+        drift=float(np.mean(drift)) if others else None,
+        moves=_mean(moves),
+        retention=retention,
+        overlap=overlap,
+        smoothness=_shared(lists[:, 1:], lists[:, :-1]),
+    )
+
+
+def _sweep(
+    decoded: _Decoded, moved: Sequence[tuple[int, Direction]], users: np.ndarray, own: np.ndarray, history: sp.csr_array
+) -> np.ndarray:
+    """The best of these items at every position of a knob: (users, positions, n) positions in `own`."""
+    seen, lists = sp.csr_array(history[:, own]), []
+    for part in np.linspace(0, 1, POSITIONS):
+        components = decoded.components[users].copy()
+        for place, direction in moved:
+            low, high = _ends(direction)
+            value = low + part * (high - low)
+            components[:, place] = placed(components[:, place], direction.vector, value, decoded.is_unit)
+        lists.append(decoded.best(components, LIST, seen, own))
+    return np.stack(lists, axis=1)
+
+
+def _kept(
+    decoded: _Decoded, moved: Sequence[tuple[int, Direction]], users: np.ndarray, heldout: HeldOut
+) -> tuple[float | None, float]:
+    """Share of NDCG@100 and of the ten best of all items that a moderate move leaves, up and down averaged."""
+    history, target = heldout.history[users], heldout.target[users]
+    depth = min(100, history.shape[1])  # what was seen comes last, and is no target
+    some = np.flatnonzero(np.diff(target.indptr) > 0)
+    counts = torch.from_numpy(np.diff(target.indptr)[some].astype(np.int64))
+    before = decoded.components[users]
+    lists = [decoded.best(before, depth, history)]
+    for sign in (-1, 1):
+        components = before.copy()
+        for place, direction in moved:
+            low, high = _ends(direction)
+            now = before[:, place] @ direction.vector
+            value = np.clip(now + sign * (high - low) / 4, np.minimum(low, now), np.maximum(high, now))
+            components[:, place] = placed(components[:, place], direction.vector, value, decoded.is_unit)
+        lists.append(decoded.best(components, depth, history))
+    n = min(LIST, depth)
+    overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
+    if not len(some):
+        return None, overlap
+    scores = [float(ndcg(hits_of(torch.from_numpy(each[some]), target[some]), counts, 100).mean()) for each in lists]
+    return (float(np.mean(scores[1:])) / scores[0] if scores[0] > 0 else None), overlap
+
+
+def _shared(one: np.ndarray, other: np.ndarray) -> float:
+    """The share of each list (…, n) that is in another (…, n), a mean over all."""
+    return float((one[..., :, None] == other[..., None, :]).any(axis=-1).mean())
+
+
+def _random(
+    space: Space,
+    decoded: _Decoded,
+    groups: _Groups,
+    knobs: Sequence[Knob],
+    heldout: HeldOut,
+    random: np.random.Generator,
+) -> float | None:
+    """Monotonicity of random directions with the attributes that a concept has knobs for."""
+    found = []
+    for k in range(space.concepts):
+        own, users = groups.of(k)
+        attributes = {knob.name: scores_of(knob.column.values[own]) for knob in knobs if knob.concept == k}
+        if not attributes or len(users) < FEWEST_USERS or len(own) < 2 * LIST:
+            continue
+        for _ in range(RANDOM):
+            vector = random.standard_normal(space.dim).astype(np.float32)
+            direction = _seen(decoded, k, users, vector / np.linalg.norm(vector), k)
+            lists = _sweep(decoded, [(k, direction)], users, own, heldout.history[users])
+            found += [abs(_mean(_correlation(_average(each, lists)))) for each in attributes.values()]
+    return float(np.mean(found)) if found else None
+
+
+def _activation(decoded: _Decoded, space: Space, own: np.ndarray, column: Column, users: np.ndarray) -> Direction:
+    """Where an attribute of these items grows in another model."""
+    vectors = decoded.items[torch.from_numpy(own)].cpu().numpy().astype(np.float64)
+    scale = np.linalg.norm(vectors, axis=1).mean()
+    weights = weights_of(space.model.popularity[own])
+    found = direction_of(vectors / max(float(scale), 1e-12), weights, column.values[own])
+    return _seen(decoded, 0, users, found.astype(np.float32), 0)
+
+
+def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, concept: int) -> Direction:
+    """A direction with the range of these users."""
+    low, high = np.percentile(decoded.components[users, place] @ vector, SEEN)
+    return Direction(concept, None, vector, float(low), float(high))
+
+
+def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Decoded:
+    if not isinstance(beside, MultVAE) or len(beside.network.decoder):
+        raise RequestError(
+            f"{type(beside).__name__} cannot be moved beside; give a multvae or multdae without hidden layers"
+        )
+    if beside.items != model.items:
+        raise RequestError("the model beside has other items; train both on the same data")
+    with torch.no_grad():
+        network = beside.network
+        return _Decoded(
+            beside.posterior(heldout.history).mean, network.item_vectors.detach(), network.item_bias.detach()[:, None],
+            1.0, False,
+        )  # fmt: skip
+
+
+def _others(column: Column, columns: Sequence[Column], own: np.ndarray) -> list[Column]:
+    """Attributes that are not the same thing in other words, over a concept's items."""
+    mine = scores_of(column.values[own])
+    found = []
+    for other in columns:
+        if other.name == column.name or not other.is_usable(own):
+            continue
+        theirs = scores_of(other.values[own])
+        both = np.isfinite(mine) & np.isfinite(theirs)
+        if abs(spearman(mine[both], theirs[both])) <= SAME:
+            found.append(other)
+    return found
+
+
+def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:
+    """Of what is known of the items of each list: (users, positions); NaN where nothing is."""
+    values = scores[lists]
+    known = np.isfinite(values)
+    return np.where(known, values, 0).sum(axis=2) / np.where(known.any(axis=2), known.sum(axis=2), np.nan)
+
+
+def _mean(values: np.ndarray) -> float:
+    """Over the users of whose lists something is known; 0 if there is none."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _correlation(told: np.ndarray) -> np.ndarray:
+    """Of each row (users, positions) with its positions, by ranks: (users,); 0 where nothing moves, NaN if unknown."""
+    ranks = rankdata(told, axis=1, nan_policy="propagate")
+    ranks = ranks - ranks.mean(axis=1, keepdims=True)
+    steps = np.arange(told.shape[1]) - (told.shape[1] - 1) / 2
+    length = np.sqrt((ranks**2).sum(axis=1) * (steps**2).sum())
+    return np.where(np.isnan(length), np.nan, ranks @ steps / np.maximum(length, 1e-12))
+
+
+def _ends(direction: Direction) -> tuple[float, float]:
+    return (-0.4, 0.4) if direction.low is None or direction.high is None else (direction.low, direction.high)
+
+
+def _turned_round(direction: Direction) -> Direction:
+    """The same line, the other way."""
+    low, high = (None if end is None else -end for end in (direction.high, direction.low))
+    return Direction(direction.concept, direction.dimension, -direction.vector, low, high, direction.name)
+
+
+def _has_more(history: sp.csr_array) -> np.ndarray:
+    """Whether users × items leaves enough for a list: (users,)."""
+    return history.shape[1] - np.diff(sp.csr_array(history).indptr) >= LIST
+
+
+def _drawn(users: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    return users if len(users) <= MOST_USERS else np.sort(random.choice(users, MOST_USERS, replace=False))

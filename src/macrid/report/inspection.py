@@ -1,0 +1,318 @@
+"""Everything that `macrid inspect` tells about a model, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.stats import norm, rankdata
+
+from macrid.data.attributes import agreement, read_attributes
+from macrid.evaluation.agreement import effective_concepts, independence, is_collapsed
+from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
+from macrid.evaluation.factors import dci, mig
+
+if TYPE_CHECKING:
+    from macrid.models.base import Recommender, ScoredItem
+    from macrid.models.neural import Posterior
+
+MOST_USERS = 1000  # of whom components are compared; more make it slower and hardly better
+MOST_ITEMS = 1000  # whose factors are predicted: forests take their time
+MOST_FACTORS = 10
+FEWEST_ITEMS = 20  # of a concept for a correlation within it
+TYPICAL = 3
+Factors = dict[str, np.ndarray]
+
+
+def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0) -> dict[str, Any]:
+    """What a model has learned: concepts, agreement with attributes of items, how its dimensions come apart.
+
+    histories: of users it was not trained on; None leaves out what is measured on users. What does not apply to a
+    model is null or empty, and `notes` say why. The numbers are explained in docs/disentanglement.md.
+    """
+    notes: list[str] = []
+    concepts, attributes = model.concepts_of_items(), read_attributes(model.table)
+    posterior = _posterior(model, histories, seed, notes)
+    factors: Factors = {}
+    for attribute in attributes:
+        factors |= attribute.factors(len(model.items))
+    report: dict[str, Any] = {
+        "model": type(model).__name__,
+        "items": len(model.items),
+        "users": 0 if posterior is None else len(posterior.mean),
+        "concepts": [] if concepts is None else _concepts(model, concepts),
+        "effective_concepts": None if concepts is None else effective_concepts(concepts),
+        **_of_users(model, posterior, seed, notes),
+        "attributes": {} if concepts is None else {a.name: agreement(concepts, a) for a in attributes},
+        **_of_factors(model, factors, seed, notes),
+    }
+    report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
+    report["axes"] = None if concepts is None else _axes(model)
+    report["dci_within"] = None if concepts is None or report["dci"] is None else _within(model, seed)
+    report["warnings"] = _warnings(report)
+    return {**report, "notes": notes}
+
+
+def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, notes: list[str]) -> Posterior | None:
+    """Of some of the users."""
+    if not hasattr(model, "posterior"):
+        notes.append(f"{type(model).__name__} has no components: there are no dimensions to look at")
+        return None
+    if histories is None or histories.shape[0] == 0:
+        notes.append("the run keeps no held-out users: independence and KL are left out")
+        return None
+    if histories.shape[0] > MOST_USERS:
+        notes.append(f"{MOST_USERS:,} of {histories.shape[0]:,} held-out users, drawn at random, stand for all")
+    return model.posterior(histories[np.sort(_draw(histories.shape[0], MOST_USERS, seed))])
+
+
+def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
+    """Size, weight and typical items of each."""
+    typical = typical_items(model, concepts)
+    count = len(typical)
+    sizes = np.bincount(concepts, minlength=count)
+    weights = np.bincount(concepts, weights=model.popularity, minlength=count) / max(1, model.popularity.sum())
+    return [
+        {
+            "concept": k,
+            "name": None if model.names is None else model.names.concept_name(k),
+            "items": int(sizes[k]),
+            "share": float(sizes[k] / len(concepts)),
+            "interactions": float(weights[k]),
+            "typical": [{"id": str(item.id), "title": item.title} for item in typical[k]],
+        }
+        for k in range(count)
+    ]
+
+
+def typical_items(model: Recommender, concepts: np.ndarray) -> list[list[ScoredItem]]:
+    """A few of every concept, given the concepts of items (items,)."""
+    probabilities = model.confidence(_each_item(model))  # type: ignore[attr-defined]  # (items, concepts)
+    best = [_typical(model, np.flatnonzero(concepts == k), own) for k, own in enumerate(probabilities.T)]
+    described = iter(model._describe(np.concatenate(best), np.zeros(sum(map(len, best)))))
+    return [list(islice(described, len(own))) for own in best]
+
+
+def _typical(model: Recommender, own: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """Of the more popular half of a concept's own items those surest to be in it, the most popular first."""
+    popularity = model.popularity[own]
+    known = own[popularity >= np.median(popularity)] if len(own) else own
+    order = np.lexsort((-model.popularity[known], -np.round(probability[known], 2)))
+    return known[order[:TYPICAL]]
+
+
+def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes: list[str]) -> dict[str, Any]:
+    """Independence and KL, for the whole and for each concept."""
+    names = ("independence", "independence_per_concept", "kl", "kl_per_concept", "per_dimension")
+    if posterior is None:
+        return dict.fromkeys(names)
+    mean, std = (part.astype(np.float64) for part in posterior)
+    users, count, dim = mean.shape
+    found = independence(mean.reshape(users, -1)), [independence(mean[:, k]) for k in range(count)]
+    if not (std > 0).all():
+        why = f"{type(model).__name__} has no distribution over components"
+        if std.any():
+            why = "some components have a standard deviation of 0, so their KL is infinite"
+        notes.append(f"{why}: KL is left out")
+        return dict(zip(names, (*found, None, None, None), strict=True))
+    prior = float(getattr(model.settings, "prior_std", 1.0))
+    entropies = marginal_entropies(mean.reshape(users, -1), std.reshape(users, -1))
+    whole = decompose_kl(mean.reshape(users, -1), std.reshape(users, -1), prior, seed=seed, entropies=entropies)
+    parts = [
+        decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=entropies[k * dim : (k + 1) * dim])
+        for k in range(count)
+    ]
+    _note_limit(whole, notes)
+    per_concept = [part.as_json() for part in parts]
+    return dict(zip(names, (*found, whole.as_json(), per_concept, whole.per_dimension), strict=True))
+
+
+def _note_limit(whole: KLDecomposition, notes: list[str]) -> None:
+    if whole.users > 1 and whole.mutual_information > 0.99 * np.log(whole.users):
+        notes.append(
+            f"mutual information is at its limit, ln {whole.users:,}: these users are all told apart, and how much more"
+            " is known of them counts as total correlation"
+        )
+
+
+def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str]) -> dict[str, Any]:
+    """DCI and MIG of the item vectors."""
+    nothing = {"dci": None, "mig": None}
+    if not hasattr(model, "posterior"):
+        return nothing
+    chosen = np.sort(_draw(len(model.items), MOST_ITEMS, seed))
+    usable = {name: values[chosen] for name, values in factors.items() if _is_usable(values[chosen])}
+    if len(usable) < 2:
+        notes.append("DCI and MIG need two attributes of the items at least")
+        return nothing
+    if len(chosen) < len(model.items):
+        notes.append(f"DCI and MIG: {len(chosen):,} of {len(model.items):,} items, drawn at random, stand for all")
+    most = sorted(usable, key=lambda name: -int(_known(usable[name]).sum()))[:MOST_FACTORS]
+    if len(most) < len(usable):
+        notes.append(f"DCI and MIG: the {len(most)} of {len(usable)} factors that are known of most items")
+    usable = {name: usable[name] for name in usable if name in most}
+    vectors = _item_vectors(model)[chosen]
+    gaps = mig(vectors, usable, seed=seed)
+    found: dict[str, Any] = {"dci": None, "mig": {"mean": gaps.mean, "factors": gaps.gaps}}
+    if find_spec("sklearn") is None:
+        notes.append("DCI needs scikit-learn; pip install 'macrid[plot]'")
+        return found
+    scores = dci(vectors, usable, seed=seed)
+    names = ("disentanglement", "completeness", "informativeness")
+    found["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
+    return found
+
+
+def _dimensions(
+    model: Recommender,
+    posterior: Posterior | None,
+    concepts: np.ndarray | None,
+    factors: Factors,
+    per_dimension: np.ndarray | None,
+    notes: list[str],
+) -> list[dict[str, Any]]:
+    """Spread over users and what each is most correlated with over the items of its concept, along the axes in use.
+
+    KL to the prior is of the axes of the training: turned ones have no distribution of their own.
+    """
+    if posterior is None:
+        return [] if model.names is None else [
+            {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
+             "correlation": None, **_named(model, entry.concept, entry.dimension)}
+            for entry in model.names.dimensions
+        ]  # fmt: skip
+    axes = _axes_of(model, posterior.mean.shape[1])
+    spread = np.stack([(posterior.mean[:, k] @ own.T).std(axis=0) for k, own in enumerate(axes)])  # (concepts, dim)
+    kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
+    measured = {
+        name: values if values.dtype.kind == "f" else np.array([np.nan if v is None else float(v) for v in values])
+        for name, values in factors.items()
+        if values.dtype.kind == "f" or all(v is None or isinstance(v, bool) for v in values)
+    }
+    if len(getattr(getattr(model, "network", None), "decoder", ())):
+        notes.append("hidden layers stand between components and item vectors, whose dimensions therefore are not the"
+                     " same: attributes of dimensions are left out")  # fmt: skip
+        measured = {}
+    tests = spread.size * max(1, len(measured))
+    vectors, found = _item_vectors(model), []
+    for k, row in enumerate(spread):
+        own = np.arange(len(vectors)) if concepts is None else np.flatnonzero(concepts == k)
+        best = _correlations(vectors[own] @ axes[k].T, {name: values[own] for name, values in measured.items()}, tests)
+        for j, value in enumerate(row):
+            name, correlation = best[j] if measured else (None, None)
+            found.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
+                          "kl": None if kl is None else float(kl[k, j]),
+                          "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
+    return found
+
+
+def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
+    """Those in use, for every concept (dim, dim)."""
+    if not model.axes_in_use:
+        dim = model._item_vectors().shape[1]
+        return [np.eye(dim)] * concepts
+    from macrid.concepts.space import space_of
+
+    return [space_of(model).axes(k).astype(np.float64) for k in range(concepts)]
+
+
+def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
+    """What a dimension is called along the axes in use, and why."""
+    parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
+    if model.names is None:
+        return dict.fromkeys(parts)
+    entry = model.names.dimension(concept, dimension).model_dump(mode="json")
+    named = entry["attribute"]
+    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": named}
+
+
+def _within(model: Recommender, seed: int) -> dict[str, Any] | None:
+    """DCI disentanglement inside concepts, along the original axes and along those in use."""
+    from macrid.concepts.space import space_of
+    from macrid.report.within import dci_within
+
+    return dci_within(space_of(model), seed)
+
+
+def _axes(model: Any) -> dict[str, Any]:
+    """Which axes are in use, and how well they tell attributes, beside the original ones."""
+    from macrid.concepts.space import space_of
+    from macrid.concepts.understanding import evidence
+
+    space = space_of(model)
+    used = model.axes_in_use or ("original",) * space.concepts
+    told = {kind: evidence(space, None if kind == "original" else model.axes[kind]) for kind in {"original", *used}}
+
+    def listed(kinds: Sequence[str]) -> list[float | None]:
+        values = [float(told[kind][k]) for k, kind in enumerate(kinds)]
+        return [None if np.isnan(value) else value for value in values]
+
+    return {
+        "in_use": list(used),
+        "found": sorted(model.axes),
+        "evidence_original": listed(("original",) * space.concepts),
+        "evidence_in_use": listed(used),
+    }
+
+
+def _correlations(
+    vectors: np.ndarray, measured: Mapping[str, np.ndarray], tests: int
+) -> list[tuple[str | None, float | None]]:
+    """For each dimension the factor with the largest rank correlation, if it is beyond what chance makes of so many."""
+    best: list[tuple[str | None, float | None]] = [(None, None)] * vectors.shape[1]
+    for name, values in measured.items():
+        known = np.isfinite(values)
+        if known.sum() < FEWEST_ITEMS or np.ptp(values[known]) == 0:
+            continue
+        ranks = rankdata(np.column_stack([values[known], vectors[known]]), axis=0)
+        ranks -= ranks.mean(axis=0)
+        lengths = np.sqrt(np.square(ranks).sum(axis=0))
+        found = (ranks[:, 1:].T @ ranks[:, 0]) / np.maximum(lengths[1:] * lengths[0], 1e-12)
+        chance = norm.isf(0.005 / tests) / np.sqrt(known.sum() - 1)
+        for j, value in enumerate(found.tolist()):
+            if abs(value) > max(chance, abs(best[j][1] or 0)):
+                best[j] = (name, value)
+    return best
+
+
+def _warnings(report: dict[str, Any]) -> list[str]:
+    found, count, used = [], len(report["concepts"]), report["effective_concepts"]
+    if count and is_collapsed(used, count):
+        found.append(f"collapse: items divide as over {used:.1f} concepts of {count}; train with fewer concepts")
+    empty = [str(entry["concept"]) for entry in report["concepts"] if entry["items"] == 0]
+    if empty:
+        found.append(f"no item belongs to concept {', '.join(empty)}")
+    kl = report["kl"]
+    if kl is not None and kl["users"] > 1 and kl["mutual_information"] < 0.05 * np.log(kl["users"]):
+        found.append("the components hardly tell one user from another; train longer, or with a smaller beta")
+    return found
+
+
+def _item_vectors(model: Recommender) -> np.ndarray:
+    """(items, dim), of length 1 where only directions matter to the model."""
+    vectors = model._item_vectors().cpu().numpy().astype(np.float64)
+    if getattr(model.settings, "similarity", None) != "cosine":
+        return vectors
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _each_item(model: Recommender) -> sp.csr_array:
+    """A history of one item for each: (items, items)."""
+    return sp.csr_array(sp.eye_array(len(model.items), dtype=np.float32, format="csr"))
+
+
+def _known(values: np.ndarray) -> np.ndarray:
+    return np.isfinite(values) if values.dtype.kind == "f" else values != None  # noqa: E711  (for each of them)
+
+
+def _is_usable(values: np.ndarray) -> bool:
+    known = values[_known(values)]
+    return len(known) >= FEWEST_ITEMS and bool((known != known[0]).any())
+
+
+def _draw(count: int, most: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(count)[:most]
