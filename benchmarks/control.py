@@ -33,11 +33,12 @@ from macrid.concepts.axes import Axes, find, of_concept, unturned, use, with_ran
 from macrid.concepts.directions import Direction, directions_towards
 from macrid.concepts.space import Space, space_of
 from macrid.data import catalog
-from macrid.data.columns import POPULARITY, Column, columns_of, spearman
+from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.data.shop import Laws, Shop, generate
 from macrid.data.shop.assortment import CATEGORIES
 from macrid.data.split import Split
 from macrid.errors import RangeWarning
+from macrid.evaluation.agreement import spearman
 from macrid.evaluation.factors import dci
 from macrid.report.controllability import Knob, measure
 

@@ -31,7 +31,7 @@ from macrid.concepts.axes import (
     weights_of,
 )
 from macrid.concepts.space import space_of
-from macrid.data.columns import Column
+from macrid.data.attributes import Column
 from macrid.errors import MacridError, RequestError, RunError
 
 DIM = 16

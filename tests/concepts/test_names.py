@@ -25,7 +25,7 @@ from macrid.concepts.evidence import (
 )
 from macrid.concepts.names import Names, ends, label, renewed, told_apart
 from macrid.concepts.space import Space
-from macrid.data.columns import Column
+from macrid.data.attributes import Column
 from macrid.errors import MacridError, RequestError
 
 DIM = 16

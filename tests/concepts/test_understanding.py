@@ -10,7 +10,7 @@ from macrid.concepts import understanding as meaning
 from macrid.concepts.axes import Axes, find
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import evidence, oriented, understand
-from macrid.data.columns import columns_of
+from macrid.data.attributes import columns_of
 from macrid.errors import RequestError
 
 DIM = 16

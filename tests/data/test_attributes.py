@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macrid.data.attributes import agreement, quantile_bins, read_attribute, read_attributes
+from macrid.data.attributes import quantile_bins, read_attribute, read_attributes
+from macrid.evaluation.agreement import agreement
 
 
 def read(values, kind=None):

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr, zscore
 
-from macrid.data.columns import MOST_WORDS, Column, columns_of, named_column, scores_of, spearman
+from macrid.data.attributes import MOST_WORDS, Column, columns_of, named_column
 from macrid.errors import RequestError
+from macrid.evaluation.agreement import scores_of, spearman
 
 COUNT = 60
 

@@ -15,10 +15,11 @@ from macrid.concepts.axes import Axes, Fit, use
 from macrid.concepts.directions import Direction, along
 from macrid.concepts.names import find
 from macrid.concepts.space import space_of
-from macrid.data.columns import Column, named_column, scores_of
+from macrid.data.attributes import Column, named_column
 from macrid.data.ids import Ids
 from macrid.data.split import HeldOut
 from macrid.errors import DataError, MacridError, RequestError
+from macrid.evaluation.agreement import scores_of
 from macrid.report import controllability
 from macrid.report.controllability import Knob, measure, named_knobs
 from tests.planted import PRICE, SIZE, TASTE, planted

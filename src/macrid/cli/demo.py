@@ -121,7 +121,7 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
 
     from macrid.concepts.names import ends, label
     from macrid.control.steer import steer
-    from macrid.data.columns import POPULARITY
+    from macrid.data.attributes import POPULARITY
 
     assert model.names is not None
     matrix = split.test.history

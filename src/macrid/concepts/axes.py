@@ -24,8 +24,9 @@ import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
 from macrid.concepts.space import Space, space_of
-from macrid.data.columns import POPULARITY, Column, columns_of, named_column, scores_of
+from macrid.data.attributes import POPULARITY, Column, columns_of, named_column
 from macrid.errors import RequestError
+from macrid.evaluation.agreement import scores_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from macrid.concepts.axes import MOST_ITEMS, SEEN, attribute_axes, seen, weights_of
 from macrid.concepts.space import Space, digest
-from macrid.data.columns import named_column
+from macrid.data.attributes import named_column
 from macrid.errors import RequestError
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import rankdata
 
-from macrid.data.columns import Column
+from macrid.data.attributes import Column
 
 PRIOR = 20.0  # items
 SHUFFLES = 199

@@ -41,7 +41,7 @@ from macrid.concepts.names import (
     told_apart,
 )
 from macrid.concepts.space import Space, digest, space_of
-from macrid.data.columns import FEWEST, POPULARITY, TITLE, Column, columns_of
+from macrid.data.attributes import FEWEST, POPULARITY, TITLE, Column, columns_of
 from macrid.models.macridvae import MacridVAE
 from macrid.report.inspection import typical_items
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.data.columns import Column, columns_of
+from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
 from macrid.models.devices import on_device
 from macrid.models.macridvae import MacridVAE

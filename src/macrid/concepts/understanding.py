@@ -13,7 +13,7 @@ from macrid.concepts import names
 from macrid.concepts.axes import FEWEST_ITEMS, Axes, find, tied
 from macrid.concepts.evidence import correlations
 from macrid.concepts.space import Space, space_of
-from macrid.data.columns import POPULARITY, Column
+from macrid.data.attributes import POPULARITY, Column
 from macrid.models.macridvae import MacridVAE
 
 MOST_ITEMS = 2000  # of a concept that evidence is taken from

@@ -13,7 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from scipy.special import entr
+from scipy.stats import rankdata
 
+from macrid.data.attributes import Attribute
 from macrid.errors import DataError
 
 Groups: TypeAlias = np.ndarray | sp.csr_array
@@ -59,6 +61,19 @@ def matched_accuracy(first: Groups, second: Groups) -> float:
     """Share of items whose concept is matched to their label, one concept to one label, as well as possible."""
     joint = _crossing(first, second).toarray()
     return float(joint[linear_sum_assignment(joint, maximize=True)].sum() / joint.sum())
+
+
+def agreement(concepts: np.ndarray, attribute: Attribute) -> dict[str, float]:
+    """How well the concepts of items (items,) and their values of an attribute agree.
+
+    Beside the scores: how many items and values there are, and the share of the largest value, which is the purity of
+    one concept for all.
+    """
+    own = concepts[attribute.items]
+    scores = {"nmi": nmi, "ari": ari, "purity": purity, "matched_accuracy": matched_accuracy}
+    largest = float(attribute.shares.sum(axis=0).max() / len(own))
+    about = {"items": len(own), "values": len(attribute.values), "largest": largest}
+    return {**{name: score(own, attribute.shares) for name, score in scores.items()}, **about}
 
 
 def effective_concepts(labels: np.ndarray) -> float:
@@ -125,3 +140,20 @@ def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
 
 def _rows(matrix: sp.csr_array) -> np.ndarray:
     return np.asarray(matrix.sum(axis=1))
+
+
+def scores_of(values: np.ndarray) -> np.ndarray:
+    """Ranks with mean 0 and variance 1; NaN stays: (items,)."""
+    known = np.isfinite(values)
+    scores = np.full(len(values), np.nan)
+    if not known.any():
+        return scores
+    ranks = rankdata(values[known])
+    scores[known] = (ranks - ranks.mean()) / max(float(ranks.std()), 1e-12)
+    return scores
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Rank correlation of two sequences of numbers; 0 if one is constant."""
+    a, b = scores_of(x), scores_of(y)
+    return float(np.mean(a * b)) if len(a) else 0.0

@@ -15,7 +15,8 @@ from macrid.concepts.names import DimensionName, ends, label
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import understand
 from macrid.control.traverse import Traversal, traverse
-from macrid.data.columns import POPULARITY, Column, columns_of, spearman
+from macrid.data.attributes import POPULARITY, Column, columns_of
+from macrid.evaluation.agreement import spearman
 from macrid.models.macridvae import MacridVAE
 from macrid.recipe import Recipe
 

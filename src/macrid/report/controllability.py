@@ -32,8 +32,9 @@ from macrid.concepts.axes import SEEN, direction_of, weights_of
 from macrid.concepts.directions import Direction, along
 from macrid.concepts.space import Space, digest, space_of
 from macrid.control.steer import placed
-from macrid.data.columns import Column, columns_of, scores_of, spearman
+from macrid.data.attributes import Column, columns_of
 from macrid.errors import RequestError
+from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.models.multvae import MultVAE
 from macrid.ops.topk import pairs, top

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
-from macrid.data.attributes import agreement, read_attributes
-from macrid.evaluation.agreement import effective_concepts, independence, is_collapsed
+from macrid.data.attributes import read_attributes
+from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
 from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
 from macrid.evaluation.factors import dci, mig
 

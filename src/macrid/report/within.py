@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.data.columns import POPULARITY, Column, columns_of
+from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.evaluation.factors import LEAST, dci
 
 if TYPE_CHECKING:

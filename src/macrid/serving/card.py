@@ -11,8 +11,7 @@ import numpy as np
 from macrid.concepts.axes import FEWEST_USERS
 from macrid.concepts.names import ConceptName, DimensionName, Names, ends, label
 from macrid.concepts.space import Space
-from macrid.data.attributes import read_attributes
-from macrid.data.columns import POPULARITY
+from macrid.data.attributes import POPULARITY, read_attributes
 from macrid.serving.problems import RefusedError
 from macrid.settings import ServingSettings
 from macrid.version import __version__

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from macrid.data import draws, pictures
 from macrid.data.ids import Ids
-from macrid.data.shop import Laws, Shop, generate, ndcg
+from macrid.data.shop import Laws, Shop, generate, law, ndcg, pictures
 from macrid.data.shop.assortment import CATEGORIES, FACTORS
 from macrid.data.split import HeldOut
 from macrid.errors import RequestError, SettingsError
@@ -45,8 +44,8 @@ def surprise(observed: np.ndarray, expected: np.ndarray) -> float:
 @pytest.fixture
 def proposed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small shops are drawn like large ones."""
-    monkeypatch.setattr(draws, "RACE_CELLS", 0)
-    monkeypatch.setattr(draws, "TRY_COST", 0)
+    monkeypatch.setattr(law, "RACE_CELLS", 0)
+    monkeypatch.setattr(law, "TRY_COST", 0)
 
 
 def test_the_same_seed_gives_the_same_shop() -> None:
@@ -161,8 +160,8 @@ def test_second_choices_are_drawn_from_what_the_first_left(crowd: Shop) -> None:
 def test_large_shops_draw_first_second_and_third_choices_as_plackett_and_luce_say(
     monkeypatch: pytest.MonkeyPatch, proposed: None, tries: int, turns: int
 ) -> None:
-    monkeypatch.setattr(draws, "TRIES", tries)
-    monkeypatch.setattr(draws, "TURNS", turns)
+    monkeypatch.setattr(law, "TRIES", tries)
+    monkeypatch.setattr(law, "TURNS", turns)
     one, count = generate(users=1, items=42, seed=4, laws=Laws(strength=6)), 60_000
     twins = replace(
         one,
@@ -170,7 +169,7 @@ def test_large_shops_draw_first_second_and_third_choices_as_plackett_and_luce_sa
         preferred={name: np.repeat(points, count, axis=0) for name, points in one.preferred.items()},
         strength={name: np.repeat(values, count, axis=0) for name, values in one.strength.items()},
     )
-    rows, items = draws.draw(twins, np.full(count, 3), np.random.SeedSequence(8))
+    rows, items = law.draw(twins, np.full(count, 3), np.random.SeedSequence(8))
     assert np.array_equal(rows, np.repeat(np.arange(count), 3))
     first, second, third = items.reshape(count, 3).T
     p = one.probabilities([0])[0]
@@ -211,7 +210,7 @@ def test_large_and_small_shops_follow_the_same_law(shop: Shop, request: pytest.F
 def test_large_shops_give_every_user_the_asked_number_of_different_items(
     monkeypatch: pytest.MonkeyPatch, proposed: None, strength: float
 ) -> None:
-    monkeypatch.setattr(draws, "DRAWS_AT_ONCE", 1000)
+    monkeypatch.setattr(law, "DRAWS_AT_ONCE", 1000)
     one, two = (generate(300, 120, seed=2, interactions=9_000, laws=Laws(strength=strength)) for _ in range(2))
     rows, columns = one.interactions.pairs
     assert len(np.unique(rows.astype(np.int64) * 120 + columns)) == len(rows)
