@@ -29,9 +29,10 @@ import numpy as np
 from benchmarks.measuring import circumstances
 
 import macrid
-from macrid.concepts.axes import Axes, find, of_concept, unturned, use, with_range
+from macrid.concepts.axes import find, of_concept, use
 from macrid.concepts.directions import Direction, directions_towards
-from macrid.concepts.space import Space, space_of
+from macrid.concepts.meaning import Axes, meaning_of, unturned
+from macrid.concepts.space import Space, space_of, with_range
 from macrid.data import catalog
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.data.shop import Laws, Shop, generate
@@ -207,7 +208,7 @@ def movies(seed: int = 0, **training: Any) -> dict[str, Any]:
     before = macrid.evaluate(model, split.test)["ndcg@100"].mean
     best_before = _told_best(space_of(model))
     use(model, find(model, "attributes", histories=split.validation.history))
-    fits = model.axes["attributes"].fits
+    fits = meaning_of(model).axes["attributes"].fits
     beside = macrid.MultVAE().fit(split.train, **known)
     control = measure(model, split.test, beside=beside)
     return {
@@ -296,7 +297,7 @@ def speed(items: int = 20_000, times: int = 100) -> dict[str, Any]:
     starts = random.choice(len(split.items), times)
     histories = [split.test.history[[row]].indices for row in random.choice(split.test.history.shape[0], times)]
     ids = [[split.items[at] for at in history] for history in histories]
-    fits = model.axes["attributes"].fits
+    fits = meaning_of(model).axes["attributes"].fits
     walks = _median([lambda at=at: macrid.traverse(model, split.items[at], 1) for at in starts])
     steers = _median([
         lambda own=own, fit=fit: macrid.steer(model, own, concept=fit.concept, dimension=fit.dimension, by=0.1)

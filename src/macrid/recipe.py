@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from macrid.errors import MacridError, SettingsError, first_line
 from macrid.files import write_atomically
-from macrid.settings import TrainingSettings
+from macrid.settings import TrainingSettings, model_settings
 
 OWN = ("model", "settings", "training")
 
@@ -59,9 +59,7 @@ class Recipe:
 
     def check(self) -> None:
         """Refuse a model that does not exist, and settings that are not its own or out of range."""
-        from macrid.models import model_class
-
-        own = model_class(self.model).settings_class
+        own = model_settings(self.model)
         own.make(self.settings)
         TrainingSettings.make(self.training)
         if "l2" in self.training and "regularisation" in own.model_fields:

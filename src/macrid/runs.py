@@ -20,7 +20,7 @@ import shutil
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from macrid.concepts.axes import remember_range
+from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
+from macrid.concepts.names import Names
 from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
@@ -39,14 +42,10 @@ from macrid.errors import MacridError, RunError, first_line
 from macrid.files import check_free, new_folder, recover, write_atomically
 from macrid.models import model_class
 from macrid.models.base import Recommender
-from macrid.models.macridvae import MacridVAE
-from macrid.models.neural import SAMPLE
+from macrid.models.macridvae import SAMPLE, MacridVAE
 from macrid.settings import TrainingSettings
 from macrid.training.loop import Epoch
 from macrid.version import __version__
-
-if TYPE_CHECKING:
-    from macrid.concepts.names import Names
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
@@ -81,9 +80,7 @@ def save(
     heldout: validation and test users to keep with it. metrics, data: for metrics.json and config.json.
     keep_training: carry the checkpoint over, because training may go on.
     """
-    from macrid.concepts.axes import remember_range
-
-    model._check_fitted()
+    model.check_fitted()
     target = Path(folder)
     check_free(target, overwrite, RunError, made=FILES, own=(TRAINING,))
     config = {
@@ -105,10 +102,11 @@ def save(
             if heldout:
                 (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
             remember_range(model)
-            if model.axes:
-                (temporary / "axes.safetensors").write_bytes(_axes_bytes(model))
-            if model.names is not None:
-                (temporary / "names.json").write_text(_pretty(model.names.as_json()), "utf-8")
+            meaning = meaning_of(model)
+            if meaning.axes:
+                (temporary / "axes.safetensors").write_bytes(_axes_bytes(meaning))
+            if meaning.names is not None:
+                (temporary / "names.json").write_text(_pretty(meaning.names.as_json()), "utf-8")
             if metrics is not None:
                 (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
             (temporary / "config.json").write_text(_pretty(config), "utf-8")
@@ -138,13 +136,14 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
         model.table = table.select(rest) if rest else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
         model.log = _read_log(path)
-        if config.get("labelled") is not None:
-            model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
         if not all(torch.isfinite(value).all() for value in state.values()):
             raise ValueError("model.safetensors holds numbers that are not finite")
         model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
-        _read_axes(path, model)
-        model.sample = _sample(path)
+        _check_meaning(meaning := _read_meaning(path), model)
+        if isinstance(model, MacridVAE):
+            model.meaning, model.sample = meaning, _sample(path)
+            if config.get("labelled") is not None:
+                model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
         raise RunError(f"{path}: damaged run, its files do not fit together ({first_line(error)})") from error
     return model.to(device)
@@ -152,13 +151,13 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
 
 def keep(model: Recommender, folder: str | PathLike[str]) -> None:
     """Write the axes and names of a model into its run; the other files stay as they are."""
-    path = Path(folder)
+    path, meaning = Path(folder), meaning_of(model)
     read_config(path)
     try:
-        if model.axes:
-            write_atomically(path / "axes.safetensors", _axes_bytes(model))
-        if model.names is not None:
-            write_names(model.names, path)
+        if meaning.axes:
+            write_atomically(path / "axes.safetensors", _axes_bytes(meaning))
+        if meaning.names is not None:
+            write_names(meaning.names, path)
     except OSError as error:
         raise RunError(
             f"{path}: axes and names cannot be written ({error.strerror or error}); those before are kept"
@@ -172,8 +171,6 @@ def write_names(names: Names, run: Path) -> None:
 
 def read_names(run: Path) -> Names:
     """A `ValueError` or an `OSError` if they cannot be read."""
-    from macrid.concepts.names import Names
-
     return Names.from_json(json.loads((run / "names.json").read_text(encoding="utf-8")))
 
 
@@ -245,45 +242,44 @@ def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
         raise RunError(f"{path}: damaged config.json ({error})") from error
 
 
-def _axes_bytes(model: Recommender) -> bytes:
+def _axes_bytes(meaning: Meaning) -> bytes:
     tensors, fits = {}, {}
-    for kind, axes in model.axes.items():
+    for kind, axes in meaning.axes.items():
         if kind != "original":
             tensors[f"{kind}.rotation"] = torch.from_numpy(np.ascontiguousarray(axes.rotation))
         if axes.low is not None and axes.high is not None:
             tensors[f"{kind}.low"], tensors[f"{kind}.high"] = torch.from_numpy(axes.low), torch.from_numpy(axes.high)
         fits[kind] = [list(fit) for fit in axes.fits]
-    return to_bytes(tensors, {"in_use": json.dumps(model.axes_in_use), "fits": json.dumps(fits)})
+    return to_bytes(tensors, {"in_use": json.dumps(meaning.in_use), "fits": json.dumps(fits)})
 
 
-def _read_axes(path: Path, model: Recommender) -> None:
+def _read_meaning(path: Path) -> Meaning:
     """axes.safetensors and names.json, where a run has them."""
-    from macrid.concepts.axes import Axes, Fit, unturned
-
+    meaning = Meaning()
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
         with safe_open(path / "axes.safetensors", "numpy") as file:
             about = file.metadata() or {}
         fits = json.loads(about["fits"])
         for kind in sorted({name.rpartition(".")[0] for name in tensors}):
-            own = tuple(Fit(*fit) for fit in fits.get(kind, []))
+            own_fits = tuple(Fit(*fit) for fit in fits.get(kind, []))
             low, high = tensors.get(f"{kind}.low"), tensors.get(f"{kind}.high")
             rotation = unturned(*tensors["original.low"].shape) if kind == "original" else tensors[f"{kind}.rotation"]
-            model.axes[kind] = Axes(kind, rotation, low, high, own)
-        model.axes_in_use = tuple(json.loads(about["in_use"]))
+            meaning.axes[kind] = Axes(kind, rotation, low, high, own_fits)
+        meaning.in_use = tuple(json.loads(about["in_use"]))
     if (path / "names.json").exists():
-        model.names = _read(path, "names.json", lambda file: read_names(file.parent))
-    _check_axes(model)
+        meaning.names = _read(path, "names.json", lambda file: read_names(file.parent))
+    return meaning
 
 
-def _check_axes(model: Recommender) -> None:
+def _check_meaning(meaning: Meaning, model: Recommender) -> None:
     """A `ValueError` if axes or names are those of another model."""
-    if not model.axes and model.names is None:
+    if not meaning.axes and meaning.names is None:
         return
     if not isinstance(model, MacridVAE):
         raise ValueError(f"axes.safetensors and names.json do not belong to a {type(model).__name__}")
     concepts, dim = model.network.concepts, model.settings.dim
-    for kind, axes in model.axes.items():
+    for kind, axes in meaning.axes.items():
         ends = [end for end in (axes.low, axes.high) if end is not None]
         fits = all(0 <= fit.concept < concepts and 0 <= fit.dimension < dim for fit in axes.fits)
         fits = (
@@ -291,11 +287,11 @@ def _check_axes(model: Recommender) -> None:
         )
         if not fits or not np.isfinite(np.concatenate([axes.rotation.ravel(), *map(np.ravel, ends)])).all():
             raise ValueError(f"axes.safetensors: {kind} axes are not those of {concepts} concepts of {dim} dimensions")
-    in_use = model.axes_in_use
-    if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *model.axes}):
+    in_use = meaning.in_use
+    if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *meaning.axes}):
         raise ValueError(f"axes.safetensors: the axes in use are not one kind for each of {concepts} concepts")
-    if model.names is not None:
-        named = len(model.names.concepts), len(model.names.dimensions)
+    if meaning.names is not None:
+        named = len(meaning.names.concepts), len(meaning.names.dimensions)
         if named != (concepts, concepts * dim):
             raise ValueError(f"names.json: {named[0]} concepts and {named[1]} dimensions, not {concepts} of {dim} each")
 

@@ -93,6 +93,27 @@ class EASESettings(Settings):
     """Added to the diagonal of XᵀX [lambda]; more of it trusts rare items less."""
 
 
+class PopularitySettings(Settings):
+    """A Popularity has none."""
+
+
+MODELS: dict[str, type[Settings]] = {
+    "macridvae": MacridVAESettings,
+    "multvae": MultVAESettings,
+    "multdae": MultDAESettings,
+    "ease": EASESettings,
+    "popularity": PopularitySettings,
+}
+"""The settings of every model, by the name that commands and runs call it."""
+
+
+def model_settings(name: str) -> type[Settings]:
+    """The settings of a model by its name, in upper or lower case."""
+    if name.lower() not in MODELS:
+        raise SettingsError(f"no model '{name}'; there are {', '.join(MODELS)}")
+    return MODELS[name.lower()]
+
+
 class TrainingSettings(Settings):
     """How a model is trained."""
 

@@ -9,7 +9,8 @@ import pytest
 
 import macrid
 from macrid import runs
-from macrid.concepts.names import find
+from macrid.concepts.meaning import meaning_of
+from macrid.concepts.naming import find
 from macrid.control.explain import explain
 from tests.planted import SIZE, planted
 
@@ -22,7 +23,7 @@ def world_run(tmp_path_factory):
     """A run of the planted world, with names: do not change it."""
     folder = tmp_path_factory.mktemp("world") / "run"
     model, heldout = planted()
-    model.names = find(model)
+    meaning_of(model).names = find(model)
     runs.save(model, folder, heldout={"validation": heldout, "test": heldout})
     return folder
 
@@ -314,13 +315,13 @@ def test_turned_axes_change_no_score_and_original_undoes_them(invoke, world, by)
     assert all(fit["strength"] > 0.5 for fit in answer["fits"])
     assert json.loads(invoke("evaluate", world, "--json")[1]) == before
     model = macrid.load(world)
-    assert model.axes_in_use == (by, by)
-    assert not np.allclose(model.axes[by].rotation[0], np.eye(6), atol=0.1)
+    assert meaning_of(model).in_use == (by, by)
+    assert not np.allclose(meaning_of(model).axes[by].rotation[0], np.eye(6), atol=0.1)
     assert invoke(*walk)[1] != steps
     code, out, _ = invoke("axes", world, "--by", "original", "--json")
     assert json.loads(out)["in_use"] == ["original", "original"]
     assert json.loads(invoke(*walk)[1])["items"] == json.loads(steps)["items"]
-    assert by in macrid.load(world).axes  # kept, though not in use
+    assert by in meaning_of(macrid.load(world)).axes  # kept, though not in use
 
 
 def test_chosen_attributes_get_axes(invoke, world):
@@ -373,7 +374,7 @@ def test_a_name_that_was_set_survives_finding_names_and_axes_anew(invoke, world)
     assert (code, err) == (0, "")
 
     def told():
-        names = macrid.load(world).names
+        names = meaning_of(macrid.load(world)).names
         ends = names.dimension(1, 5)
         return names.concept_name(1), names.dimension(1, 2).name, (ends.low, ends.high)
 
@@ -522,8 +523,8 @@ def test_an_unknown_item_is_told_once_with_reasons(invoke, world_run):
 
 def test_names_with_odd_letters_are_shown_as_they_are(invoke, world):
     model = macrid.load(world)
-    names = model.names.renamed(0, "[bold]x[/bold] :smile:")
-    model.names = replace(names)
+    names = meaning_of(model).names.renamed(0, "[bold]x[/bold] :smile:")
+    meaning_of(model).names = replace(names)
     runs.keep(model, world)
     for args in (("names",), ("inspect",), ("axes", "--by", "original")):
         assert "[bold]x[/bold] :smile:" in invoke(args[0], world, *args[1:])[1]

@@ -34,7 +34,7 @@ class Plain(Recommender):
         self.vectors = random.normal(size=(items, 4))
         self.table = pa.table({"price": self.vectors[:, 0], "kind": [f"{n % 3}" for n in range(items)]})
 
-    def _item_vectors(self):
+    def item_vectors(self):
         return torch.from_numpy(self.vectors)
 
 
@@ -111,7 +111,7 @@ def test_dimensions_behind_hidden_layers_go_with_no_attribute(trained):
     found = {}
     for layers in (0, 1):
         model = macrid.MultVAE(dim=8, hidden_layers=layers, width=12).fit(split.train, epochs=2, device="cpu")
-        model._item_vectors = lambda: prices
+        model.item_vectors = lambda: prices
         found[layers] = inspection.inspect(model, split.test.history)
     assert {entry["attribute"] for entry in found[0]["dimensions"]} == {"price"}
     assert {(entry["attribute"], entry["correlation"]) for entry in found[1]["dimensions"]} == {(None, None)}

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import Space
 
 
@@ -41,7 +42,7 @@ def place(wide):
         vectors, concepts = vectors[:count], concepts[:count]
         popularity = None if popularity is None else popularity[:count]
         model.table = None if table is None else pa.table(table)[:count]
-        model.axes, model.axes_in_use, model.names = {}, (), None
+        meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names = {}, (), None
         model.popularity = model.popularity if popularity is None else popularity
         chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts), 7).float()
         model.cached = Space(model, torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))

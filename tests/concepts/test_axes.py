@@ -16,12 +16,10 @@ from scipy.stats import spearmanr
 import macrid
 from macrid import runs
 from macrid.concepts import axes as axes_module
-from macrid.concepts import names
+from macrid.concepts import naming
 from macrid.concepts.axes import (
     FEWEST_ITEMS,
     KINDS,
-    Axes,
-    Fit,
     attribute_axes,
     find,
     independent,
@@ -30,6 +28,7 @@ from macrid.concepts.axes import (
     varimax,
     weights_of,
 )
+from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.space import space_of
 from macrid.data.attributes import Column
 from macrid.errors import MacridError, RequestError, RunError
@@ -463,7 +462,7 @@ def test_axes_of_another_shape_or_of_unknown_kinds_are_refused(own):
         use(own, axes, ["sparsity"] * 6 + ["attributes"])
     with pytest.raises(RequestError, match="one each; these are 6"):
         use(own, axes, ["sparsity"] * 6)
-    assert own.axes_in_use == ()
+    assert meaning_of(own).in_use == ()
     use(own, axes, ["sparsity"] * 6 + ["original"])
     space = space_of(own)
     np.testing.assert_array_equal(space.axes(0), axes.rotation[0])
@@ -504,9 +503,9 @@ def test_a_copy_of_a_model_has_a_space_of_its_own(wide):
 
 def test_training_again_forgets_axes_and_names(own, shop_split):
     use(own, find(own, "sparsity"))
-    own.names = names.find(own)
+    meaning_of(own).names = naming.find(own)
     own.fit(shop_split.train, epochs=1, batch_size=100, device="cpu")
-    assert (own.axes, own.axes_in_use, own.names) == ({}, (), None)
+    assert (meaning_of(own).axes, meaning_of(own).in_use, meaning_of(own).names) == ({}, (), None)
     np.testing.assert_array_equal(space_of(own).axes(0), np.eye(DIM))
 
 
@@ -529,7 +528,7 @@ def turned_run(wide, tmp_path_factory):
     model = copy.deepcopy(wide[0])
     use(model, find(model, "sparsity"))
     use(model, find(model, "attributes"), ["attributes"] * 4 + ["sparsity"] * 2 + ["original"])
-    model.names = names.find(model).renamed(2, "mine")
+    meaning_of(model).names = naming.find(model).renamed(2, "mine")
     folder = tmp_path_factory.mktemp("turned") / "run"
     runs.save(model, folder, heldout={"test": wide[1].test})
     return model, folder
@@ -544,18 +543,22 @@ def run(turned_run, tmp_path):
 
 
 def same(one, two):
-    assert (one.axes_in_use, one.names, set(one.axes)) == (two.axes_in_use, two.names, set(two.axes))
-    for kind, axes in one.axes.items():
-        assert axes.fits == two.axes[kind].fits
+    assert (meaning_of(one).in_use, meaning_of(one).names, set(meaning_of(one).axes)) == (
+        meaning_of(two).in_use,
+        meaning_of(two).names,
+        set(meaning_of(two).axes),
+    )
+    for kind, axes in meaning_of(one).axes.items():
+        assert axes.fits == meaning_of(two).axes[kind].fits
         for part in ("rotation", "low", "high"):
-            np.testing.assert_array_equal(getattr(axes, part), getattr(two.axes[kind], part))
+            np.testing.assert_array_equal(getattr(axes, part), getattr(meaning_of(two).axes[kind], part))
 
 
 def test_a_run_keeps_axes_and_names(turned_run, run, wide):
     model = turned_run[0]
     again = macrid.load(run, "cpu")
-    assert set(again.axes) == {"original", "sparsity", "attributes"}
-    assert all(isinstance(fit, Fit) for fit in again.axes["attributes"].fits)
+    assert set(meaning_of(again).axes) == {"original", "sparsity", "attributes"}
+    assert all(isinstance(fit, Fit) for fit in meaning_of(again).axes["attributes"].fits)
     same(again, model)
     np.testing.assert_array_equal(space_of(again).axes(5), space_of(model).axes(5))
     np.testing.assert_array_equal(again.sample.toarray(), wide[1].test.history.toarray())
@@ -565,7 +568,7 @@ def test_keep_replaces_axes_and_names_and_nothing_else(turned_run, run):
     model = macrid.load(run, "cpu")
     before = {path.name: path.read_bytes() for path in run.iterdir()}
     use(model, find(model, "independence"))
-    model.names = model.names.renamed(1, "other")
+    meaning_of(model).names = meaning_of(model).names.renamed(1, "other")
     runs.keep(model, run)
     after = {path.name: path.read_bytes() for path in run.iterdir()}
     assert {name for name in after if after[name] != before.get(name)} == {"axes.safetensors", "names.json"}
@@ -578,7 +581,7 @@ def test_a_run_without_axes_and_names_still_loads(run):
     (run / "axes.safetensors").unlink()
     (run / "names.json").unlink()
     model = macrid.load(run, "cpu")
-    assert (model.axes, model.axes_in_use, model.names) == ({}, (), None)
+    assert (meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names) == ({}, (), None)
     assert space_of(model).range_of(0) is not None  # from the held-out users that it keeps
 
 

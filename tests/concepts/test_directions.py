@@ -6,9 +6,10 @@ import scipy.sparse as sp
 import torch
 
 import macrid
-from macrid.concepts import names
-from macrid.concepts.axes import Axes, Fit, find, use
+from macrid.concepts import naming
+from macrid.concepts.axes import find, use
 from macrid.concepts.directions import Direction, along, directions_towards, names_in, numbered
+from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import understand
 from macrid.errors import RequestError
@@ -78,11 +79,11 @@ def test_unknown_concepts_and_dimensions_are_refused(wide, concept, dimension):
 def test_a_dimension_is_found_by_its_name_its_attribute_and_what_people_call_it(own):
     understand(own, "attributes", always=True)
     space = space_of(own)
-    entry = next(entry for entry in own.names.dimensions if entry.attribute is not None)
+    entry = next(entry for entry in meaning_of(own).names.dimensions if entry.attribute is not None)
     k, j = entry.concept, entry.dimension
     for name in (entry.name, entry.attribute.upper()):
         assert numbered(space, k, name) == j
-    own.names = own.names.renamed_dimension(k, j, name="My Own")
+    meaning_of(own).names = meaning_of(own).names.renamed_dimension(k, j, name="My Own")
     assert along(space, k, "my own").dimension == j
     assert along(space, k, j).name == "My Own"
     assert numbered(space, k, entry.attribute) == j
@@ -99,7 +100,7 @@ def test_without_names_the_attributes_of_fitted_axes_serve(own):
 
 
 def test_names_of_other_axes_are_not_those_of_the_axes_in_use(own):
-    own.names = names.find(own).renamed_dimension(0, 3, name="mine")
+    meaning_of(own).names = naming.find(own).renamed_dimension(0, 3, name="mine")
     assert numbered(space_of(own), 0, "mine") == 3
     use(own, find(own, "sparsity"))
     assert names_in(space_of(own), 0).get(3) is None
@@ -137,7 +138,7 @@ def test_an_axis_that_was_fitted_to_the_attribute_is_its_direction(planted):
     use(model, find(model, "attributes"), ["attributes", *["original"] * 6])
     after = directions_towards(space, "year")
     assert [each.dimension for each in after] == [0, None]
-    np.testing.assert_array_equal(after[0].vector, model.axes["attributes"].rotation[0, 0])
+    np.testing.assert_array_equal(after[0].vector, meaning_of(model).axes["attributes"].rotation[0, 0])
     assert after[0].vector @ before[0].vector > 0.99
 
 
@@ -190,7 +191,7 @@ def test_a_matrix_is_enough_to_train_turn_and_move():
     model = macrid.MacridVAE(concepts=2, dim=4).fit(matrix, epochs=2, batch_size=50, device="cpu")
     choice = understand(model)
     assert len(choice.in_use) == 2
-    assert len(model.names.dimensions) == 8
+    assert len(meaning_of(model).names.dimensions) == 8
     direction = along(space_of(model), 1, 2)
     assert direction.low <= direction.high
     steered = macrid.steer(model, [3, 5, 8], concept=1, dimension=2, to=direction.high)
@@ -202,7 +203,7 @@ def test_items_and_concepts_of_the_space_are_those_of_the_model(wide):
     space = space_of(wide[0])
     assert isinstance(space, Space)
     with torch.no_grad():
-        np.testing.assert_array_equal(space.items, wide[0].network._direction(wide[0].network.item_vectors).numpy())
+        np.testing.assert_array_equal(space.items, wide[0].network.direction(wide[0].network.item_vectors).numpy())
     np.testing.assert_array_equal(space.concept_of, wide[0].concepts_of_items())
     np.testing.assert_array_equal(
         np.sort(np.concatenate([space.own(k) for k in range(7)])), np.arange(len(space.items))

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from macrid.concepts import axes, names
-from macrid.concepts.axes import Axes, Fit
+from macrid.concepts import axes, naming
 from macrid.concepts.evidence import (
     Counts,
     chance,
@@ -23,6 +22,7 @@ from macrid.concepts.evidence import (
     of_labels,
     values_of,
 )
+from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.names import Names, ends, label, renewed, told_apart
 from macrid.concepts.space import Space
 from macrid.data.attributes import Column
@@ -131,7 +131,7 @@ def plant(trained):
         concepts = concepts if len(concepts) else np.arange(count) % 2
         vectors = np.random.default_rng(seed).normal(size=(count, DIM)) if vectors is None else vectors
         model.table = None if table is None else pa.table(table)
-        model.axes, model.axes_in_use, model.names = {}, (), None
+        meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names = {}, (), None
         chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts), 7).float()
         model.cached = Space(model, torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
         return model
@@ -146,7 +146,7 @@ def spread(model, seed=0):
 
 def test_a_concept_of_the_shop_is_named_by_the_category_of_most_of_its_items(trained):
     model = trained[0]
-    found = names.find(model)
+    found = naming.find(model)
     categories = np.array(model.table.column("category").to_pylist())
     concepts = model.concepts_of_items()
     for entry in found.concepts:
@@ -164,7 +164,7 @@ def test_a_planted_number_names_its_dimension_and_both_ends(plant):
     year = np.round(1970 - 10 * coordinates[:, 5] + noise)
     year[::9] = np.nan
     model = plant({"year": pa.array(year, from_pandas=True).cast(pa.int32())})
-    found = names.find(model)
+    found = naming.find(model)
     for k in (0, 1):
         entry = found.dimension(k, 5)
         assert (entry.name, entry.attribute, entry.kind, entry.direction) == ("year", "year", "number", -1)
@@ -188,7 +188,7 @@ def test_words_of_titles_and_values_name_the_ends_of_a_number(plant):
     size = 50 + 10 * coordinates[:, 2] + 0.5 * noise
     words = np.array(["Tiny", "Small", "", "Large", "Huge"])
     titles = [f"{words[int(np.clip((value - 35) // 6, 0, 4))]} bag" for value in size]
-    found = names.find(plant({"title": titles, "size": size}))
+    found = naming.find(plant({"title": titles, "size": size}))
     for k in (0, 1):
         entry = found.dimension(k, 2)
         assert entry.name == "size"
@@ -203,12 +203,12 @@ def test_a_value_stands_against_what_the_other_end_has(plant):
     coordinates, noise = spread(model)
     score = coordinates[:, 1] + 0.2 * noise
     genre = np.where(score > 0.3, "Action", np.where(score < -0.3, "Drama", "Western")).tolist()
-    entry = names.find(plant({"genre": genre})).dimension(0, 1)
+    entry = naming.find(plant({"genre": genre})).dimension(0, 1)
     assert sorted(ends(entry)) == ["Action", "Drama"]
     assert ends(entry) == ("Drama", "Action")
     assert entry.kind == "category"
     lonely = np.where(score > 0.8, "Action", [f"rare {place % 40}" for place in range(len(score))]).tolist()
-    assert ends(names.find(plant({"genre": lonely})).dimension(0, 1)) == ("other than Action", "Action")
+    assert ends(naming.find(plant({"genre": lonely})).dimension(0, 1)) == ("other than Action", "Action")
 
 
 def test_popularity_goes_from_niche_to_popular_and_needs_no_table(plant):
@@ -216,7 +216,7 @@ def test_popularity_goes_from_niche_to_popular_and_needs_no_table(plant):
     coordinates, _ = spread(model)
     coordinates[:, 3] = np.argsort(np.argsort(model.popularity))
     coordinates[:, 4] = -coordinates[:, 3]
-    found = names.find(plant(vectors=coordinates))
+    found = naming.find(plant(vectors=coordinates))
     assert ends(found.dimension(0, 3)) == ("niche", "popular")
     assert ends(found.dimension(0, 4)) == ("popular", "niche")
     nameless = found.dimension(0, 5)
@@ -234,7 +234,7 @@ def test_a_fitted_axis_brings_the_evidence_of_its_fit(plant):
     model = plant({"year": 10 * coordinates[:, 5] + noise})
     rotation = np.broadcast_to(np.eye(DIM, dtype=np.float32), (7, DIM, DIM))
     axes.use(model, Axes("attributes", rotation, fits=(Fit(0, 5, "year", 0.61, 0.007),)))
-    found = names.find(model)
+    found = naming.find(model)
     entry, other = found.dimension(0, 5), found.dimension(1, 5)
     assert (entry.strength, entry.p, entry.cross_validated) == (0.61, 0.007, True)
     assert entry.evidence[0].cross_validated
@@ -246,7 +246,7 @@ def test_what_another_dimension_tells_much_better_is_no_name(plant):
     model = plant()
     coordinates, noise = spread(model)
     coordinates[:, 6] = coordinates[:, 5] + 2.2 * noise
-    found = names.find(plant({"year": coordinates[:, 5]}, vectors=coordinates))
+    found = naming.find(plant({"year": coordinates[:, 5]}, vectors=coordinates))
     assert found.dimension(0, 5).name == "year"
     assert found.dimension(0, 6).name is None
     assert "other dimensions tell year" in found.dimension(0, 6).why
@@ -255,7 +255,7 @@ def test_what_another_dimension_tells_much_better_is_no_name(plant):
 def test_shuffled_attributes_name_nothing(trained, plant):
     table, random, wrong = trained[0].table, np.random.default_rng(5), 0
     for seed in range(20):
-        found = names.find(plant(table.take(random.permutation(len(table))).to_pydict(), seed=seed), seed=seed)
+        found = naming.find(plant(table.take(random.permutation(len(table))).to_pydict(), seed=seed), seed=seed)
         wrong += sum(any(e.name is not None for e in found.dimensions if e.concept == k) for k in (0, 1))
         wrong += sum(entry.name is not None for entry in found.concepts)
     assert wrong <= 3  # of 60 chances of 1 % each: two concepts' dimensions and all concepts, 20 times
@@ -276,7 +276,7 @@ def test_constant_missing_and_hostile_attributes_do_no_harm(plant):
         "infinite": [math.inf if place % 3 else math.nan for place in range(count)],
         "when": pa.array([None if place % 5 == 0 else place * 86_400 for place in range(count)], pa.timestamp("s")),
     }
-    found = names.find(plant(table, concepts=concepts))
+    found = naming.find(plant(table, concepts=concepts))
     told = json.dumps(found.as_json(), allow_nan=False)
     assert Names.from_json(json.loads(told)) == found
     for entry in found.concepts:
@@ -289,7 +289,7 @@ def test_constant_missing_and_hostile_attributes_do_no_harm(plant):
 def test_dates_are_said_as_dates(plant):
     coordinates, _ = spread(plant())
     days = (1000 * coordinates[:, 0]).astype(int) * 86_400
-    entry = names.find(plant({"released_on": pa.array(days, pa.timestamp("s"))})).dimension(1, 0)
+    entry = naming.find(plant({"released_on": pa.array(days, pa.timestamp("s"))})).dimension(1, 0)
     assert entry.name == "released on"
     assert entry.low.startswith("released on 196")
     assert entry.high.startswith("released on 197")
@@ -299,13 +299,13 @@ def test_concepts_of_one_name_are_told_apart(plant):
     count = len(plant().items)
     concepts = np.where(np.arange(count) % 4 == 3, 1, np.where(np.arange(count) % 4 == 2, 0, 2))
     table = {"kind": np.where(concepts < 2, "bags", [f"k{place % 60}" for place in range(count)]).tolist()}
-    found = names.find(plant(table, concepts=concepts))
+    found = naming.find(plant(table, concepts=concepts))
     assert found.concept_name(0) != found.concept_name(1)
     assert found.concept_name(0).startswith("bags, like ")
     assert found.concepts[5].why == "it has no items"
     assert label(found.concepts[5]) == "concept 5"
     table["cut"] = np.where(concepts == 0, "loose", "slim").tolist()
-    assert names.find(plant(table, concepts=concepts)).concept_name(0) == "loose"
+    assert naming.find(plant(table, concepts=concepts)).concept_name(0) == "loose"
 
 
 def test_told_apart_takes_the_first_way_that_is_free():
@@ -314,19 +314,19 @@ def test_told_apart_takes_the_first_way_that_is_free():
 
 
 def test_the_same_seed_gives_the_same_names(trained):
-    assert names.find(trained[0], seed=4) == names.find(trained[0], seed=4)
+    assert naming.find(trained[0], seed=4) == naming.find(trained[0], seed=4)
 
 
 def test_names_are_found_for_models_with_concepts_only(shop_split):
     import macrid
 
     with pytest.raises(MacridError, match="fit"):
-        names.find(macrid.MacridVAE())
+        naming.find(macrid.MacridVAE())
 
 
 @pytest.fixture(scope="module")
 def found(trained):
-    return names.find(trained[0])
+    return naming.find(trained[0])
 
 
 def test_edits_survive_json_and_renewal(found):

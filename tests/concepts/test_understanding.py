@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm, spearmanr
 
 from macrid.concepts import understanding as meaning
-from macrid.concepts.axes import Axes, find
+from macrid.concepts.axes import find
+from macrid.concepts.meaning import Axes, meaning_of
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import evidence, oriented, understand
 from macrid.data.attributes import columns_of
@@ -40,11 +41,11 @@ def test_axes_are_used_where_they_tell_more(planted):
     choice = understand(model, ["attributes"])
     assert choice.in_use[1] == "attributes"
     assert choice.evidence["attributes"][1] > choice.evidence["original"][1] + 0.1
-    assert model.axes_in_use == choice.in_use
+    assert meaning_of(model).in_use == choice.in_use
     space = space_of(model)
     first = space.axes(1)[:2]
     assert np.abs(first @ turn[[2, 5]].T).max(axis=1).min() > 0.97
-    assert {entry.attribute for entry in model.names.dimensions if entry.concept == 1 and entry.name} == {
+    assert {entry.attribute for entry in meaning_of(model).names.dimensions if entry.concept == 1 and entry.name} == {
         "year",
         "size",
     }
@@ -116,32 +117,34 @@ def test_always_uses_the_last_kind_everywhere(planted):
     expected = tuple("sparsity" if len(space_of(model).own(k)) >= 40 else "original" for k in range(7))
     assert "sparsity" in expected
     assert understand(model, ["attributes", "sparsity"], always=True).in_use == expected
-    assert set(model.axes) >= {"attributes", "sparsity"}
-    np.testing.assert_array_equal(space_of(model).axes(1), model.axes["sparsity"].rotation[1])
+    assert set(meaning_of(model).axes) >= {"attributes", "sparsity"}
+    np.testing.assert_array_equal(space_of(model).axes(1), meaning_of(model).axes["sparsity"].rotation[1])
 
 
 def test_original_goes_back_and_keeps_the_other_axes(planted):
     model, _ = planted
     understand(model, "attributes", always=True)
-    turned = model.axes["attributes"]
+    turned = meaning_of(model).axes["attributes"]
     assert understand(model, "original").in_use == ("original",) * 7
     np.testing.assert_array_equal(space_of(model).axes(1), np.eye(DIM))
-    assert {entry.axes for entry in model.names.dimensions} == {"original"}
-    assert model.axes["attributes"] is turned
+    assert {entry.axes for entry in meaning_of(model).names.dimensions} == {"original"}
+    assert meaning_of(model).axes["attributes"] is turned
 
 
 def test_unless_told_otherwise_attributes_and_independence_are_found(own):
     choice = understand(own)
     assert list(choice.evidence) == ["original", "attributes", "independence"]
-    assert {"attributes", "independence"} <= set(own.axes)
-    assert own.axes_in_use == choice.in_use
+    assert {"attributes", "independence"} <= set(meaning_of(own).axes)
+    assert meaning_of(own).in_use == choice.in_use
     for k, kind in enumerate(choice.in_use):
         told = [values[k] for values in choice.evidence.values()]
         assert choice.evidence[kind][k] >= max(told) - meaning.AS_GOOD
-    assert {entry.axes for entry in own.names.dimensions} == set(choice.in_use)
+    assert {entry.axes for entry in meaning_of(own).names.dimensions} == set(choice.in_use)
     plain = copy.deepcopy(own)
     understand(plain, "original")
-    named, before = (sum(entry.name is not None for entry in model.names.dimensions) for model in (own, plain))
+    named, before = (
+        sum(entry.name is not None for entry in meaning_of(model).names.dimensions) for model in (own, plain)
+    )
     assert named > before
 
 
@@ -150,7 +153,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(own):
         understand(own, "magic")
     with pytest.raises(RequestError, match="no attribute 'colour of x'"):
         understand(own, attributes=["colour of x"])
-    assert (own.axes, own.axes_in_use, own.names) == ({}, (), None)
+    assert (meaning_of(own).axes, meaning_of(own).in_use, meaning_of(own).names) == ({}, (), None)
 
 
 @pytest.mark.parametrize("by", ["independence", "sparsity", "attributes"])
@@ -184,21 +187,23 @@ def test_the_column_that_is_told_best_grows_along_every_axis(wide, by):
 
 def test_edited_names_survive_and_come_back_with_their_axes(own):
     understand(own, "independence", always=True)
-    own.names = own.names.renamed(3, "Mine").renamed_dimension(0, 4, low="dull", high="bright")
+    meaning_of(own).names = meaning_of(own).names.renamed(3, "Mine").renamed_dimension(0, 4, low="dull", high="bright")
     understand(own, "original")
-    assert own.names.concept_name(3) == "Mine"
-    assert own.names.dimension(0, 4).low != "dull"
+    assert meaning_of(own).names.concept_name(3) == "Mine"
+    assert meaning_of(own).names.dimension(0, 4).low != "dull"
     understand(own, "independence", always=True)
-    entry = own.names.dimension(0, 4)
+    entry = meaning_of(own).names.dimension(0, 4)
     assert (entry.low, entry.high, entry.edited) == ("dull", "bright", True)
-    assert own.names.concept_name(3) == "Mine"
+    assert meaning_of(own).names.concept_name(3) == "Mine"
 
 
 def test_the_same_seed_gives_the_same_axes_and_names(wide):
     one, two = copy.deepcopy(wide[0]), copy.deepcopy(wide[0])
     assert understand(one, "independence", seed=3).in_use == understand(two, "independence", seed=3).in_use
-    assert one.names == two.names
-    np.testing.assert_array_equal(one.axes["independence"].rotation, two.axes["independence"].rotation)
+    assert meaning_of(one).names == meaning_of(two).names
+    np.testing.assert_array_equal(
+        meaning_of(one).axes["independence"].rotation, meaning_of(two).axes["independence"].rotation
+    )
 
 
 def test_directions_that_were_asked_for_are_found_anew_along_new_axes(planted):

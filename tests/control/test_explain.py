@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import macrid
-from macrid.concepts import names
+from macrid.concepts import naming
+from macrid.concepts.meaning import meaning_of
 from macrid.control import explain as module
 from macrid.control.explain import explain
 from macrid.errors import MacridError, RequestError, UnknownItemsWarning
@@ -132,7 +133,7 @@ def test_names_titles_and_json(trained):
     model = copy.deepcopy(trained[0])
     history = model.items[:5]
     assert explain(model, history, n=1)[0].concept_name is None
-    model.names = names.find(model).renamed(model.concepts_of_items()[7].item(), "Mine")
+    meaning_of(model).names = naming.find(model).renamed(model.concepts_of_items()[7].item(), "Mine")
     (reason,) = explain(model, history, [model.items[7]])
     titles = dict(zip(model.items, model.table.column("title").to_pylist(), strict=True))
     assert reason.concept_name == "Mine"

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 
 import macrid
-from macrid.concepts.axes import Axes, use
+from macrid.concepts.axes import use
 from macrid.concepts.directions import along, directions_towards
-from macrid.concepts.names import find as find_names
+from macrid.concepts.meaning import Axes, meaning_of
+from macrid.concepts.naming import find as find_names
 from macrid.concepts.space import space_of
 from macrid.control.steer import FURTHEST, Steered, placed, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
@@ -315,7 +316,7 @@ def test_within_the_range_nothing_is_warned_about(models, history):
 
 def test_without_known_users_moves_are_not_bounded(trained, history):
     model = variant(trained)
-    model.sample, model.axes, model.cached = None, {}, None
+    model.sample, meaning_of(model).axes, model.cached = None, {}, None
     with warnings.catch_warnings(action="error"):
         effect = steer(model, history, concept=2, dimension=3, to=0.97).effects[0]
     assert effect.after == pytest.approx(0.97)
@@ -346,7 +347,7 @@ def test_to_by_and_towards_agree_on_how_far_a_move_goes(models, history, kind, b
 
 def test_a_move_beyond_1_is_told_where_no_users_are_known(trained, history):
     model = variant(trained)
-    model.sample, model.axes, model.cached = None, {}, None
+    model.sample, meaning_of(model).axes, model.cached = None, {}, None
     with pytest.warns(RangeWarning):
         effect = steer(model, history, concept=2, dimension=3, to=1.5).effects[0]
     assert effect.after == pytest.approx(1.0, abs=1e-5)
@@ -499,15 +500,15 @@ def test_a_stored_move_stays_what_it_was_when_axes_are_turned(models, history):
     along_new = steer(model, history, concept=1, dimension=2, to=0.1)
     kept = [move.as_json() for move in along_new.moves]
     assert kept[0]["axis"] != stored[0]["axis"]
-    del model.axes["sparsity"]
-    model.axes_in_use = ()
+    del meaning_of(model).axes["sparsity"]
+    meaning_of(model).in_use = ()
     with pytest.raises(RequestError, match="dimension 2 of concept 1 was made along axes that are no longer there"):
         steer(model, history, moves=kept)
 
 
 def test_a_concept_may_be_given_by_its_name(models, history):
     model = copy.deepcopy(models["soft"])
-    model.names = find_names(model).renamed(3, "hats")
+    meaning_of(model).names = find_names(model).renamed(3, "hats")
     assert steer(model, history, concept="Hats", share=0.7).ids == steer(model, history, concept=3, share=0.7).ids
     with pytest.raises(RequestError, match=r"no concept 'cats'; there are .*3 hats"):
         steer(model, history, concept="cats", share=0.7)

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import macrid
-from macrid.concepts.axes import Axes, use
-from macrid.concepts.names import find
+from macrid.concepts.axes import use
+from macrid.concepts.meaning import Axes, meaning_of
+from macrid.concepts.naming import find
 from macrid.concepts.space import space_of
 from macrid.control.traverse import Stop, traverse
 from macrid.control.walk import walk
@@ -214,11 +215,11 @@ def test_a_name_stands_for_its_dimension(world):
     model, _ = copy.deepcopy(world)
     with pytest.raises(RequestError, match="no dimension 'size' in concept 0; none has a name"):
         traverse(model, "item-000", "size")
-    model.names = find(model)
+    meaning_of(model).names = find(model)
     found = traverse(model, "item-000", "Size")
     assert (found.dimension, found.name) == (SIZE, "size")
     assert found == traverse(model, "item-000", SIZE)
-    model.names = model.names.renamed_dimension(0, SIZE, name="Länge")
+    meaning_of(model).names = meaning_of(model).names.renamed_dimension(0, SIZE, name="Länge")
     assert traverse(model, "item-000", "länge") == traverse(model, "item-000", "size")
     with pytest.raises(RequestError, match=r"no dimension 'weight' in concept 0; it has .*Länge"):
         traverse(model, "item-000", "weight")

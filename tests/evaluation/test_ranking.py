@@ -18,7 +18,7 @@ from macrid.models.base import Recommender
 class Fixed(Recommender):
     """A model with given scores for the users of a held-out group, told apart by a marker item in the history."""
 
-    fit = state = load_state = to = _item_vectors = None  # never asked for
+    fit = state = load_state = to = item_vectors = None  # never asked for
 
     def __init__(self, scores: np.ndarray, history: sp.csr_array) -> None:
         super().__init__()

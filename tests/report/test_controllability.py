@@ -11,9 +11,10 @@ from scipy.special import logsumexp
 from scipy.stats import rankdata, spearmanr
 
 import macrid
-from macrid.concepts.axes import Axes, Fit, use
+from macrid.concepts.axes import use
 from macrid.concepts.directions import Direction, along
-from macrid.concepts.names import find
+from macrid.concepts.meaning import Axes, Fit, meaning_of
+from macrid.concepts.naming import find
 from macrid.concepts.space import space_of
 from macrid.data.attributes import Column, named_column
 from macrid.data.ids import Ids
@@ -105,11 +106,11 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     assert joint.concept is None
     assert [direction.vector[SIZE] for direction in joint.directions] == [1, 1]
     model = copy.deepcopy(world[0])
-    model.names = find(model)
-    falling = model.names.dimension(0, SIZE).model_copy(update={"direction": -1})
-    dimensions = list(model.names.dimensions)
+    meaning_of(model).names = find(model)
+    falling = meaning_of(model).names.dimension(0, SIZE).model_copy(update={"direction": -1})
+    dimensions = list(meaning_of(model).names.dimensions)
     dimensions[SIZE] = falling
-    model.names = type(model.names)(model.names.concepts, tuple(dimensions))
+    meaning_of(model).names = type(meaning_of(model).names)(meaning_of(model).names.concepts, tuple(dimensions))
     named = {(own.concept, own.directions[0].dimension): own for own in named_knobs(model) if own.concept is not None}
     assert named[1, SIZE].name == named[0, SIZE].name == "size"
     assert named[1, SIZE].directions[0].vector[SIZE] == 1

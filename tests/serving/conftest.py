@@ -82,10 +82,12 @@ def browser():
     from tests.serving.browser import chromium
 
     program = chromium()
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", "/tmp")  # the path of a socket may have a hundred characters, and Chromium makes one
+        with sync_playwright() as playwright:
+            opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+            yield opened
+            opened.close()
 
 
 @pytest.fixture(scope="session")

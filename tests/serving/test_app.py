@@ -8,6 +8,7 @@ import pytest
 
 import macrid
 from macrid import runs
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import space_of
 from macrid.serving import schemas, schemas_about
 
@@ -327,7 +328,7 @@ def test_names_are_kept_in_the_run_and_seen_by_others(client_of, own_run):
     card = ok(other.get("/v1/model"))
     assert card["digest"] != digest
     assert card["concepts"][size["concept"]]["label"] == "<b>handbags</b>"
-    assert runs.load(own_run, "cpu").names.dimension(size["concept"], size["dimension"]).low == "small"
+    assert meaning_of(runs.load(own_run, "cpu")).names.dimension(size["concept"], size["dimension"]).low == "small"
     moved = {"user": "test-0", "moves": [{"concept": "<b>handbags</b>", "dimension": "bulk", "to": 0.1}]}
     ok(other.post("/v1/recommend", json=moved))
     problem(one.patch(place, json={}), 422, "nothing to rename")
@@ -342,7 +343,9 @@ def test_no_rename_is_lost_however_many_come_at_once(client_of, own_run):
         ok(own.get("/v1/model"))
     with ThreadPoolExecutor(7) as pool:
         list(pool.map(lambda k: ok(clients[k % 2].patch(f"/v1/concepts/{k}", json={"name": f"things {k}"})), range(7)))
-    assert [entry.name for entry in runs.load(own_run, "cpu").names.concepts] == [f"things {k}" for k in range(7)]
+    assert [entry.name for entry in meaning_of(runs.load(own_run, "cpu")).names.concepts] == [
+        f"things {k}" for k in range(7)
+    ]
 
 
 def test_two_concepts_or_dimensions_are_not_called_the_same(client_of, own_run):
@@ -360,15 +363,15 @@ def test_axes_turned_by_somebody_else_are_neither_mixed_up_nor_turned_back(clien
     before = ok(own.get("/v1/model"))["concepts"]
     model = runs.load(own_run, "cpu")
     use(model, find(model, "sparsity"))
-    model.names = named_anew(model)
+    meaning_of(model).names = named_anew(model)
     runs.keep(model, own_run)
     assert ok(own.get("/v1/model"))["concepts"] == before
     problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "reload")
-    assert runs.load(own_run, "cpu").axes_in_use == ("sparsity",) * 7
+    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("sparsity",) * 7
     ok(own.post("/v1/reload", json={}))
     assert ok(own.get("/v1/model"))["concepts"] != before
     assert ok(own.patch("/v1/concepts/0", json={"name": "things"}))["name"] == "things"
-    assert runs.load(own_run, "cpu").axes_in_use == ("sparsity",) * 7
+    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("sparsity",) * 7
 
 
 def test_names_of_another_model_are_not_taken_over(client_of, own_run):

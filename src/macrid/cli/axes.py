@@ -41,6 +41,7 @@ def axes(
     """
     if attribute and by is not By.attributes:
         raise typer.BadParameter("--attribute goes with --by attributes")
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.understanding import understand
     from macrid.runs import keep, load
 
@@ -48,13 +49,15 @@ def axes(
         model: Any = load(run, "cpu")
         choice = understand(model, [by.value], attributes=attribute or None, always=always, seed=seed)
         keep(model, run)
+    meaning = meaning_of(model)
     told = {kind: [None if np.isnan(v) else float(v) for v in values] for kind, values in choice.evidence.items()}
     if json:
-        fits = [fit._asdict() for fit in model.axes[by.value].fits]
+        fits = [fit._asdict() for fit in meaning.axes[by.value].fits]
         print_json({"by": by.value, "in_use": list(choice.in_use), "evidence": told, "fits": fits})
         return
     from macrid.concepts.names import label
 
+    assert meaning.names is not None
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("concept")
     for kind in told:
@@ -63,8 +66,8 @@ def axes(
     table.add_column("named", justify="right")
     for k, used in enumerate(choice.in_use):
         cells = ["–" if told[kind][k] is None else f"{told[kind][k]:.2f}" for kind in told]
-        named = sum(entry.name is not None for entry in model.names.dimensions if entry.concept == k)
-        table.add_row(f"{k} {shortened(label(model.names.concept(k)), 24)}", *cells, used, str(named))
+        named = sum(entry.name is not None for entry in meaning.dimensions if entry.concept == k)
+        table.add_row(f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *cells, used, str(named))
     console.print(table)
     console.print("numbers: the best rank correlation of a dimension with each attribute, averaged", style="dim")
     console.print(f"{run}: axes and names written; next: macrid inspect {run}", soft_wrap=True)

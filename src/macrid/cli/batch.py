@@ -54,7 +54,7 @@ def recommend_for_all(
         )
     chosen = _answerable(users, n, exclude_seen, candidates)
     if not len(chosen):
-        raise RequestError(f"{source}: there is no user to recommend {n} items for; {model._id_hint()}")
+        raise RequestError(f"{source}: there is no user to recommend {n} items for; {model.id_hint()}")
     _write(output, _recommend(model, users, chosen, n, exclude_seen, candidates))
     left_out = len(users.ids) - len(chosen)
     return {"output": str(output), "users": len(chosen), "left_out": left_out, "unknown": len(users.unknown)}

@@ -119,17 +119,19 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
     """What the dimensions of the user's main concept are called, and what turning the best of them does."""
     import numpy as np
 
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import ends, label
     from macrid.control.steer import steer
     from macrid.data.attributes import POPULARITY
 
-    assert model.names is not None
+    names = meaning_of(model).names
+    assert names is not None
     matrix = split.test.history
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     concept = int(np.argmax(model.encode(history).confidence))
-    own = [entry for entry in model.names.dimensions if entry.concept == concept and entry.name is not None]
+    own = [entry for entry in names.dimensions if entry.concept == concept and entry.name is not None]
     told = ", ".join(f"{entry.name} ({' ↔ '.join(ends(entry))})" for entry in own)
-    console.print(f"\nthe knobs of {label(model.names.concept(concept))}", style="bold", end="")
+    console.print(f"\nthe knobs of {label(names.concept(concept))}", style="bold", end="")
     console.print(f": {told or 'none has a name'}")
     turned = [entry for entry in own if entry.attribute != POPULARITY]
     if not turned:
@@ -155,13 +157,15 @@ def _items_of(model: MacridVAE, concept: int) -> list[Id]:
 
 def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
     """One held-out user: the history by concept, and what is recommended."""
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import label
 
     matrix = split.test.history
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     confidence = model.encode(history).confidence
-    assert model.names is not None
-    called = {entry.concept: label(entry) for entry in model.names.concepts}
+    names = meaning_of(model).names
+    assert names is not None
+    called = {entry.concept: label(entry) for entry in names.concepts}
     share = ", ".join(
         f"{called[k]} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3].tolist()
     )

@@ -72,9 +72,9 @@ def _attribute(model: MacridVAE, name: str) -> Attribute:
 
 def _typical(model: MacridVAE) -> dict[int, str]:
     """The title of the most typical item of every concept, where items have titles."""
-    from macrid.report.inspection import typical_items
+    from macrid.concepts.space import space_of
 
-    typical = enumerate(typical_items(model, model.concepts_of_items()))
+    typical = enumerate(space_of(model).typical_items())
     return {concept: items[0].title for concept, items in typical if items and items[0].title}
 
 

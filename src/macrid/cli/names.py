@@ -30,6 +30,7 @@ def names(
 
     Example: macrid names runs/shop --set 4=handbags --set "4.1=small <-> large"
     """
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.space import space_of
     from macrid.concepts.understanding import named_anew
     from macrid.runs import keep, load
@@ -37,23 +38,24 @@ def names(
     with working("naming"):
         model: Any = load(run, "cpu")
         space_of(model)
-        is_new = model.names is None
-        if is_new or anew or reset:
-            model.names = named_anew(model, keep_edited=not reset)
+        meaning = meaning_of(model)
+        fresh = meaning.names is None or anew or reset
+        names: Any = named_anew(model, keep_edited=not reset) if fresh else meaning.names
         for text in rename:
-            model.names = _renamed(model.names, text)
-        if rename or anew or reset or is_new:
+            names = _renamed(names, text)
+        if names is not meaning.names:
+            meaning.names = names
             keep(model, run)
     if json:
-        print_json(model.names.as_json())
+        print_json(names.as_json())
         return
     from macrid.cli.inspect import named_concepts, named_dimensions
 
-    console.print(named_concepts(model.names))
+    console.print(named_concepts(names))
     console.print()
-    console.print(named_dimensions(model.names, everything))
-    named = sum(entry.name is not None or entry.edited for entry in model.names.dimensions)
-    left = len(model.names.dimensions) - named
+    console.print(named_dimensions(names, everything))
+    named = sum(entry.name is not None or entry.edited for entry in names.dimensions)
+    left = len(names.dimensions) - named
     if not named:
         told = f"no dimension has a name; others may have: macrid axes {run} --by attributes"
         console.print(told, style="dim", soft_wrap=True)

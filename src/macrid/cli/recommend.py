@@ -73,7 +73,7 @@ def recommend(
         "exclude": parse_ids(exclude, model.items) if exclude else None,
     }
     if input is not None and output is not None:
-        candidates = model._candidates(**limits)
+        candidates = model.candidates(**limits)
         if min_rating is None and rating_col is None:
             min_rating = read_config(run).get("data", {}).get("min_rating")
         columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}

@@ -153,5 +153,7 @@ def concept_of(model: Recommender, concept: int | None, most: int = 24) -> str:
     """Its number, to be used in commands, and its name if it has one."""
     if concept is None:
         return ""
-    name = None if model.names is None else model.names.concept_name(concept)
+    from macrid.concepts.meaning import meaning_of
+
+    name = meaning_of(model).concept_name(concept)
     return f"{concept}" if name is None else f"{concept} {shortened(name, most)}"

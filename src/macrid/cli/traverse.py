@@ -94,16 +94,20 @@ def strip_of(model: Recommender, found: Traversal) -> Strip:
 
 def title_of(model: Recommender, found: Traversal) -> str:
     """Such as "bags: size"."""
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import label
 
-    concept = f"concept {found.concept}" if model.names is None else label(model.names.concept(found.concept))
+    names = meaning_of(model).names
+    concept = f"concept {found.concept}" if names is None else label(names.concept(found.concept))
     return f"{concept}: {found.name or f'dimension {found.dimension}'}"
 
 
 def ends_of(model: Recommender, found: Traversal) -> tuple[str, str]:
+    from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import ends
 
-    entry = None if model.names is None else model.names.dimension(found.concept, found.dimension)
+    names = meaning_of(model).names
+    entry = None if names is None else names.dimension(found.concept, found.dimension)
     return ("", "") if entry is None or (entry.name is None and not entry.edited) else ends(entry)
 
 

@@ -16,14 +16,14 @@ mixes with everything else. Rare items count less, their vectors being mostly no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
-from macrid.concepts.space import Space, space_of
+from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
+from macrid.concepts.space import Space, space_of, with_range
 from macrid.data.attributes import POPULARITY, Column, columns_of, named_column
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of
@@ -39,35 +39,6 @@ LEAST_STRENGTH = 0.2  # of an attribute that gets an axis; rank correlation, cro
 LEAST_P = 0.01
 FEWEST_ITEMS = 40  # of a concept that has axes of its own
 MOST_ITEMS = 5000  # of a concept that axes are found on
-SEEN = (1, 99)  # percentiles of users between which a coordinate is usual
-FEWEST_USERS = 20
-
-
-class Fit(NamedTuple):
-    """An axis that was fitted to an attribute."""
-
-    concept: int
-    dimension: int
-    attribute: str
-    """The name of a column."""
-    strength: float
-    """Rank correlation on items that it was not fitted to, along what axes before it have left."""
-    p: float
-    """How often the best of as many shuffled attributes does as well; 1 in 200 stands for less, too."""
-
-
-@dataclass(frozen=True)
-class Axes:
-    """One kind of axes of a model."""
-
-    by: str
-    rotation: np.ndarray = field(repr=False)
-    """(concepts, dim, dim); rows are axes, orthonormal."""
-    low: np.ndarray | None = field(default=None, repr=False)
-    """(concepts, dim) where the coordinates of real users begin; None if no users were at hand."""
-    high: np.ndarray | None = field(default=None, repr=False)
-    """(concepts, dim) and where they end."""
-    fits: tuple[Fit, ...] = ()
 
 
 def find(
@@ -110,49 +81,23 @@ def use(model: MacridVAE, axes: Axes, kinds: Sequence[str] | None = None) -> Non
     space = space_of(model)
     if axes.rotation.shape != (space.concepts, space.dim, space.dim):
         raise RequestError(f"axes of shape {axes.rotation.shape} do not fit {space.concepts} concepts of {space.dim}")
+    meaning = meaning_of(model)
     chosen = (axes.by,) * space.concepts if kinds is None else tuple(kinds)
-    unknown = [kind for kind in chosen if kind not in ("original", axes.by, *model.axes)]
+    unknown = [kind for kind in chosen if kind not in ("original", axes.by, *meaning.axes)]
     if unknown or len(chosen) != space.concepts:
         wrong = f"'{unknown[0]}' was not found yet" if unknown else f"these are {len(chosen)}"
         raise RequestError(f"kinds are those of the {space.concepts} concepts, one each; {wrong}")
-    model.axes[axes.by] = axes
+    meaning.axes[axes.by] = axes
     space.towards.clear()
-    model.axes_in_use = chosen
-
-
-def with_range(axes: Axes, space: Space, histories: sp.csr_array | None) -> Axes:
-    """With the range of the coordinates of these users, those who have a concept telling of it."""
-    if histories is None or not histories.shape[0]:
-        return axes
-    components, confidence = space.components(histories), space.confidence(histories)
-    ends = [seen(components[:, k], confidence[:, k], axes.rotation[k]) for k in range(space.concepts)]
-    low, high = np.stack(ends, axis=1).astype(np.float32)
-    return replace(axes, low=low, high=high)
-
-
-def seen(components: np.ndarray, confidence: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Where users begin and end along directions (…, dim) in one concept: (2, …).
-
-    Of the components (users, dim) those of users with an item's worth of the concept in their history, if they are
-    enough; confidence: (users,).
-    """
-    chosen = confidence >= 1
-    chosen = chosen if chosen.sum() >= FEWEST_USERS else np.ones(len(chosen), dtype=bool)
-    return np.percentile(components[chosen] @ directions.T, SEEN, axis=0)
+    meaning.in_use = chosen
 
 
 def remember_range(model: Recommender) -> None:
     """Keep where real users are along the original axes: a run may be opened where no user is at hand."""
-    if isinstance(model, MacridVAE) and model.sample is not None and "original" not in model.axes:
+    axes = meaning_of(model).axes
+    if isinstance(model, MacridVAE) and model.sample is not None and "original" not in axes:
         space = space_of(model)
-        model.axes["original"] = with_range(
-            Axes("original", unturned(space.concepts, space.dim)), space, model.sample
-        )  # fmt: skip
-
-
-def unturned(concepts: int, dim: int) -> np.ndarray:
-    """The original axes: (concepts, dim, dim)."""
-    return np.broadcast_to(np.eye(dim, dtype=np.float32), (concepts, dim, dim))
+        axes["original"] = with_range(Axes("original", unturned(space.concepts, space.dim)), space, model.sample)
 
 
 def of_concept(

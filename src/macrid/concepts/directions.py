@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from macrid.concepts.axes import MOST_ITEMS, SEEN, attribute_axes, seen, weights_of
-from macrid.concepts.space import Space, digest
+from macrid.concepts.axes import MOST_ITEMS, attribute_axes, weights_of
+from macrid.concepts.meaning import meaning_of
+from macrid.concepts.space import SEEN, Space, digest, seen
 from macrid.data.attributes import named_column
 from macrid.errors import RequestError
 
@@ -59,7 +60,7 @@ def along(space: Space, concept: int, dimension: int | str, axis: str | None = N
 
 def _of_other_axes(space: Space, concept: int, dimension: int, axis: str) -> Direction:
     """A dimension of axes that the model has, but does not use."""
-    for kind, axes in {"original": space.original, **space.model.axes}.items():
+    for kind, axes in {"original": space.original, **meaning_of(space.model).axes}.items():
         vector = axes.rotation[concept, dimension]
         if digest(vector) == axis:
             low, high = (None if end is None else float(end[concept, dimension]) for end in (axes.low, axes.high))
@@ -84,7 +85,7 @@ def numbered(space: Space, concept: int, name: str) -> int:
 def names_in(space: Space, concept: int) -> dict[int, list[str]]:
     """What the named dimensions of a concept are called: their name, and the attribute they go with."""
     found: dict[int, list[str]] = {}
-    names, axes = space.model.names, space.axes_in_use(concept)
+    names, axes = meaning_of(space.model).names, space.axes_in_use(concept)
     kind = "original" if axes is None else axes.by
     for entry in () if names is None else names.dimensions:
         if (entry.concept, entry.axes) == (concept, kind) and entry.name is not None:

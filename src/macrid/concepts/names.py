@@ -10,14 +10,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from macrid.errors import RequestError
-
-if TYPE_CHECKING:
-    from macrid.models.macridvae import MacridVAE
 
 T = TypeVar("T")
 MOST_LETTERS = 80
@@ -197,13 +194,6 @@ class Names:
         dim = len(self.dimensions) // len(self.concepts)
         _check("dimension", dimension, dim)
         return concept * dim + dimension
-
-
-def find(model: MacridVAE, *, seed: int = 0) -> Names:
-    """Names of a model's concepts, and of its dimensions in the axes in use, from attributes of its items."""
-    from macrid.concepts import naming
-
-    return naming.find(model, seed=seed)
 
 
 def renewed(old: Names, new: Names) -> Names:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.types as types
 
-from macrid.concepts.axes import Fit
 from macrid.concepts.evidence import (
     Correlations,
     Counts,
@@ -28,6 +27,7 @@ from macrid.concepts.evidence import (
     of_labels,
     values_of,
 )
+from macrid.concepts.meaning import Fit
 from macrid.concepts.names import (
     ConceptName,
     Correlation,
@@ -43,7 +43,6 @@ from macrid.concepts.names import (
 from macrid.concepts.space import Space, digest, space_of
 from macrid.data.attributes import FEWEST, POPULARITY, TITLE, Column, columns_of
 from macrid.models.macridvae import MacridVAE
-from macrid.report.inspection import typical_items
 
 LEAST_P = 0.01
 LEAST_STRENGTH = 0.2  # of a rank correlation
@@ -82,7 +81,7 @@ class Ends(NamedTuple):
 
 
 def find(model: MacridVAE, *, seed: int = 0) -> Names:
-    """See `macrid.concepts.names.find`."""
+    """Names of a model's concepts, and of its dimensions along the axes in use, from attributes of its items."""
     space = space_of(model)
     columns = [column for column in columns_of(model, words=True) if clean(column.value or column.name)]
     say, titles = _sayer(model), _titles(model)
@@ -98,7 +97,7 @@ def _concepts(space: Space, columns: Sequence[Column], seed: int) -> list[Concep
     odds = of_labels(values, labels, space.concepts)
     null = null_of_labels(values, labels, space.concepts, random)
     found, more = [], []
-    for k, typical in enumerate(typical_items(space.model, space.concept_of)):
+    for k, typical in enumerate(space.typical_items()):
         examples = tuple(Example(id=str(item.id), title=item.title) for item in typical)
         entry, longer = _concept(k, values, LogOdds(*(part[k] for part in odds)), null, examples)
         found.append(entry)

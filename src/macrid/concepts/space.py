@@ -6,7 +6,7 @@ changes none of them, so each concept may be looked at along axes of its own: `a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -16,15 +16,19 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from macrid.concepts.meaning import Axes, Meaning, meaning_of, unturned
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
+from macrid.models.base import Recommender, ScoredItem
 from macrid.models.devices import on_device
 from macrid.models.macridvae import MacridVAE
 
 if TYPE_CHECKING:
-    from macrid.concepts.axes import Axes
     from macrid.concepts.directions import Direction
-    from macrid.models.base import Recommender
+
+SEEN = (1, 99)  # percentiles of users between which a coordinate is usual
+FEWEST_USERS = 20
+TYPICAL = 3  # items that stand for a concept
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Space:
     def prototypes(self) -> np.ndarray:
         """(concepts, dim), of length 1 where only directions matter."""
         network = self.model.network
-        return network._direction(network.prototypes.detach()).cpu().numpy()
+        return network.direction(network.prototypes.detach()).cpu().numpy()
 
     @cached_property
     def concept_of(self) -> np.ndarray:
@@ -65,6 +69,10 @@ class Space:
     @cached_property
     def dim(self) -> int:
         return self.directions.shape[1]
+
+    @property
+    def meaning(self) -> Meaning:
+        return meaning_of(self.model)
 
     @property
     def is_cosine(self) -> bool:
@@ -83,6 +91,17 @@ class Space:
     def _own(self) -> list[np.ndarray]:
         return [np.flatnonzero(self.concept_of == k) for k in range(self.concepts)]
 
+    def typical_items(self) -> list[tuple[ScoredItem, ...]]:
+        """A few of every concept: of the more popular half of its own items those surest to be in it."""
+        popularity, found = self.model.popularity, []
+        for k in range(self.concepts):
+            own = self.own(k)
+            known = own[popularity[own] >= np.median(popularity[own])] if len(own) else own
+            order = np.lexsort((-popularity[known], -np.round(self._assignment[known, k], 2)))
+            chosen = known[order[:TYPICAL]]
+            found.append(self.model.describe(chosen, np.zeros(len(chosen)), self.concept_of))
+        return found
+
     def turned(self, concept: int) -> np.ndarray:
         """The vectors of a concept's items along its axes in use: (n, dim). Do not change them."""
         axes = self.axes_in_use(concept)
@@ -95,7 +114,7 @@ class Space:
     def components(self, histories: sp.csr_array) -> np.ndarray:
         """Of many users: (users, concepts, dim)."""
         with torch.no_grad(), on_device(self.model.device):
-            return self.model.network.components(self.model._on_device(histories), self.log_assignment).cpu().numpy()
+            return self.model.network.components(self.model.to_device(histories), self.log_assignment).cpu().numpy()
 
     def confidence(self, histories: sp.csr_array) -> np.ndarray:
         """(users, concepts)"""
@@ -112,8 +131,8 @@ class Space:
 
     def axes_in_use(self, concept: int) -> Axes | None:
         """None for the original ones."""
-        kinds = self.model.axes_in_use
-        return None if not kinds else self.model.axes.get(kinds[concept])
+        meaning = self.meaning
+        return None if not meaning.in_use else meaning.axes.get(meaning.in_use[concept])
 
     def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Between which coordinates real users are, along the axes in use: (dim,) each; None if that is not known."""
@@ -123,10 +142,8 @@ class Space:
     @cached_property
     def original(self) -> Axes:
         """Those of the training."""
-        from macrid.concepts.axes import Axes, unturned, with_range
-
         same = Axes("original", unturned(self.concepts, self.dim))
-        return self.model.axes.get("original") or with_range(same, self, self.model.sample)
+        return self.meaning.axes.get("original") or with_range(same, self, self.model.sample)
 
     @cached_property
     def log_terms(self) -> Tensor:
@@ -136,7 +153,8 @@ class Space:
     def numbered(self, concept: int | str) -> int:
         """The number of a concept, given as such or by its name."""
         if isinstance(concept, str):
-            known = [] if self.model.names is None else [entry.name for entry in self.model.names.concepts]
+            names = self.meaning.names
+            known = [] if names is None else [entry.name for entry in names.concepts]
             found = [k for k, name in enumerate(known) if name is not None and name.casefold() == concept.casefold()]
             if len(found) != 1:
                 told = ", ".join(f"{k} {name}" for k, name in enumerate(known) if name is not None)
@@ -157,6 +175,27 @@ class Space:
                 raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
 
 
+def with_range(axes: Axes, space: Space, histories: sp.csr_array | None) -> Axes:
+    """With the range of the coordinates of these users, those who have a concept telling of it."""
+    if histories is None or not histories.shape[0]:
+        return axes
+    components, confidence = space.components(histories), space.confidence(histories)
+    ends = [seen(components[:, k], confidence[:, k], axes.rotation[k]) for k in range(space.concepts)]
+    low, high = np.stack(ends, axis=1).astype(np.float32)
+    return replace(axes, low=low, high=high)
+
+
+def seen(components: np.ndarray, confidence: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Where users begin and end along directions (…, dim) in one concept: (2, …).
+
+    Of the components (users, dim) those of users with an item's worth of the concept in their history, if they are
+    enough; confidence: (users,).
+    """
+    chosen = confidence >= 1
+    chosen = chosen if chosen.sum() >= FEWEST_USERS else np.ones(len(chosen), dtype=bool)
+    return np.percentile(components[chosen] @ directions.T, SEEN, axis=0)
+
+
 def digest(axis: np.ndarray) -> str:
     """A few letters by which an axis is known again: the same for the same axis, whatever its number."""
     return sha256(np.round(1000 * axis).astype(np.int16).tobytes()).hexdigest()[:12]
@@ -164,7 +203,7 @@ def digest(axis: np.ndarray) -> str:
 
 def space_of(model: Recommender) -> Space:
     """Of a trained model; worked out again only when the model has changed."""
-    model._check_fitted()
+    model.check_fitted()
     if not isinstance(model, MacridVAE):
         raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
     network = model.network
@@ -173,7 +212,7 @@ def space_of(model: Recommender) -> Space:
     known = model.cached
     if known is None or known.model is not model or (known.version and known.version != version):
         with torch.no_grad():
-            vectors = network._direction(network.item_vectors.detach())
+            vectors = network.direction(network.item_vectors.detach())
             space = Space(model, vectors, network.mode_assignment(), version)
         if model.is_training:
             return space

@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm
 
-from macrid.concepts import names
-from macrid.concepts.axes import FEWEST_ITEMS, Axes, find, tied
+from macrid.concepts import names, naming
+from macrid.concepts.axes import FEWEST_ITEMS, find, tied
 from macrid.concepts.evidence import correlations
+from macrid.concepts.meaning import Axes, meaning_of
 from macrid.concepts.space import Space, space_of
 from macrid.data.attributes import POPULARITY, Column
 from macrid.models.macridvae import MacridVAE
@@ -49,15 +50,15 @@ def understand(
     always: use the last kind in every concept, whatever the evidence.
     Names that people have edited are kept.
     """
-    space = space_of(model)
+    space, meaning = space_of(model), meaning_of(model)
     kinds = ("attributes", UNSUPERVISED) if by is None else (by,) if isinstance(by, str) else tuple(by)
     for kind in kinds:
         chosen = attributes if kind == "attributes" else None
         found = find(model, kind, attributes=chosen, histories=histories, seed=seed)
-        model.axes[kind] = found if kind == "original" else oriented(space, found, seed)
+        meaning.axes[kind] = found if kind == "original" else oriented(space, found, seed)
     space.towards.clear()
-    found_so_far = (*kinds, *(kind for kind in model.axes if kind not in (*kinds, "original")))
-    told = {kind: evidence(space, model.axes[kind], seed) for kind in found_so_far if kind != "original"}
+    found_so_far = (*kinds, *(kind for kind in meaning.axes if kind not in (*kinds, "original")))
+    told = {kind: evidence(space, meaning.axes[kind], seed) for kind in found_so_far if kind != "original"}
     told = {"original": evidence(space, None, seed), **told}
     in_use = []
     for k in range(space.concepts):
@@ -66,15 +67,16 @@ def understand(
             in_use.append("original")
         else:
             in_use.append(kinds[-1] if always else _best(own, kinds[-1]))
-    model.axes_in_use = tuple(in_use)
-    model.names = named_anew(model, seed)
-    return Choice(told, model.axes_in_use)
+    meaning.in_use = tuple(in_use)
+    meaning.names = named_anew(model, seed)
+    return Choice(told, meaning.in_use)
 
 
 def named_anew(model: MacridVAE, seed: int = 0, *, keep_edited: bool = True) -> names.Names:
     """Names along the axes in use: from labels of the training, from attributes, and those people have edited."""
-    found = _with_labels(model, names.find(model, seed=seed))
-    return names.renewed(model.names, found) if keep_edited and model.names is not None else found
+    found = _with_labels(model, naming.find(model, seed=seed))
+    before = meaning_of(model).names
+    return found if before is None or not keep_edited else names.renewed(before, found)
 
 
 def _with_labels(model: MacridVAE, found: names.Names) -> names.Names:
@@ -87,7 +89,7 @@ def _with_labels(model: MacridVAE, found: names.Names) -> names.Names:
     dim = space_of(model).dim
     for place, (number, name) in enumerate(tied(model).items()):
         ends = {"name": names.clean(name), "low": names.clean(f"less {name}"), "high": names.clean(f"more {name}")}
-        for k, kind in enumerate(model.axes_in_use):
+        for k, kind in enumerate(meaning_of(model).in_use):
             at = k * dim + (number if kind == "original" else place)
             dimensions[at] = dimensions[at].model_copy(update={**ends, "why": None})
     return replace(found, concepts=tuple(concepts), dimensions=tuple(dimensions))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from macrid.concepts.meaning import meaning_of
 from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.models.base import Recommender, ScoredItem
@@ -61,15 +62,15 @@ def explain(
     """
     if most < 0:
         raise RequestError(f"most is {most}; it must be at least 0")
-    known, _ = model._known(history)
+    known, _ = model.lookup(history)
     if items is None:
-        (positions,), _ = model.top(model._matrix([known]), n, exclude_seen=exclude_seen)
+        (positions,), _ = model.top(model.matrix([known]), n, exclude_seen=exclude_seen)
     else:
-        positions = model._positions_of(items, "items")
+        positions = model.positions(items, "items")
     left_out = [np.delete(known, place) for place in range(len(known))]
-    scores = np.concatenate(list(_scores(model, model._matrix([known, *left_out]), positions)))  # (1 + history, items)
-    described = model._describe(positions, scores[0])
-    own = model._describe(known, np.zeros(len(known)))
+    scores = np.concatenate(list(_scores(model, model.matrix([known, *left_out]), positions)))  # (1 + history, items)
+    described = model.describe(positions, scores[0])
+    own = model.describe(known, np.zeros(len(known)))
     share = _shares(model, known)
     reasons = []
     for place, item in enumerate(described):
@@ -77,7 +78,7 @@ def explain(
         strongest = np.argsort(-amount, kind="stable")[:most]
         pulls = tuple(Pull(own[at].id, own[at].title, float(amount[at])) for at in strongest)
         concept = item.concept
-        name = None if concept is None or model.names is None else model.names.concept_name(concept)
+        name = None if concept is None else meaning_of(model).concept_name(concept)
         reasons.append(Reason(item, None if concept is None or share is None else float(share[concept]), name, pulls))
     return reasons
 
@@ -92,5 +93,5 @@ def _shares(model: Recommender, known: np.ndarray) -> np.ndarray | None:
     """Of a history, by concept: (concepts,)."""
     if not hasattr(model, "confidence"):
         return None
-    confidence = model.confidence(model._matrix([known]))[0]
+    confidence = model.confidence(model.matrix([known]))[0]
     return confidence / max(float(confidence.sum()), 1e-12)

@@ -145,8 +145,8 @@ def steer(
     given = tuple(Move.read(value) for value in moves) + ((Move(**_known(move)),) if move else ())
     space = space_of(model)
     history, include, exclude = _listed(history), _listed(include), _listed(exclude)
-    known, unknown = model._known(history)
-    histories = model._matrix([known])
+    known, unknown = model.lookup(history)
+    histories = model.matrix([known])
     with torch.no_grad():
         state = State.of(space, torch.from_numpy(space.components(histories)[0]))
         moved, effects = state, []
@@ -156,8 +156,8 @@ def steer(
             effects += own_effects
             if beyond is not None:
                 warnings.warn(beyond, RangeWarning, stacklevel=2)
-        allowed = model._candidates(include, exclude)
-        model._check_enough(histories, n, histories if exclude_seen else None, allowed)
+        allowed = model.candidates(include, exclude)
+        model.check_enough(histories, n, histories if exclude_seen else None, allowed)
         hidden = known if exclude_seen else known[:0]
         before, after = (Recommendations(now.best(n, hidden, allowed), tuple(unknown)) for now in (state, moved))
     asked = {"model": model, "history": history, "n": n, "exclude_seen": exclude_seen, "include": include,
@@ -244,7 +244,7 @@ class State:
             log_p, n, hidden=(torch.zeros_like(places), places),
             allowed=None if allowed is None else torch.from_numpy(allowed).to(log_p.device),
         )  # fmt: skip
-        return self.space.model._describe(positions[0].cpu().numpy(), values[0].cpu().numpy(), self.space.concept_of)
+        return self.space.model.describe(positions[0].cpu().numpy(), values[0].cpu().numpy(), self.space.concept_of)
 
 
 def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:

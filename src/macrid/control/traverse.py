@@ -106,14 +106,14 @@ def traverse(
     if item is not None:
         if concept is not None:
             raise RequestError("an item has a concept already; give a concept with a history only")
-        (position,) = model._positions_of([item], "item")
+        (position,) = model.positions([item], "item")
         vector, concept = space.items[position], int(space.concept_of[position])
     else:
         if concept is None:
             raise RequestError(f"a history has a component in each concept; give one, from 0 to {space.concepts - 1}")
         concept = space.numbered(concept)
-        known, _ = model._known(history or [])
-        vector = space.components(model._matrix([known]))[0, concept]
+        known, _ = model.lookup(history or [])
+        vector = space.components(model.matrix([known]))[0, concept]
     direction = along(space, concept, dimension)
     assert direction.dimension is not None
     own, axes, turned = space.own(concept), space.axes(concept), space.turned(concept)
@@ -139,7 +139,7 @@ def traverse(
     low = min(here, float(reach.min())) if found.open_low else found.low
     high = max(here, float(reach.max())) if found.open_high else found.high
     chosen = own[found.positions]
-    told = model._describe(chosen, found.values, space.concept_of)
+    told = model.describe(chosen, found.values, space.concept_of)
     stops = tuple(
         Stop(entry.id, entry.title, entry.score, bool(at == position)) for entry, at in zip(told, chosen, strict=True)
     )

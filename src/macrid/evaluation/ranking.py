@@ -93,7 +93,7 @@ def evaluate(
     for start in range(0, len(users), at_once):
         batch = users[start : start + at_once]
         history, target = heldout.history[batch], heldout.target[batch]
-        hits = hits_of(model._top(history, deepest, hidden=history)[0], target)
+        hits = hits_of(model.rank(history, deepest, hidden=history)[0], target)
         targets = torch.from_numpy(np.diff(target.indptr).astype(np.int64)).to(hits.device)
         for name, (kind, k) in zip(metrics, parsed, strict=True):
             parts[name].append((ndcg if kind == "ndcg" else recall)(hits, targets, k).cpu())

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from macrid.errors import SettingsError
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.models.multvae import MultDAE, MultVAE
 from macrid.models.reference import EASE, Popularity
+from macrid.settings import model_settings
 
 MODELS: dict[str, type[Recommender]] = {
-    "macridvae": MacridVAE,
-    "multvae": MultVAE,
-    "multdae": MultDAE,
-    "ease": EASE,
-    "popularity": Popularity,
+    kind.__name__.lower(): kind for kind in (MacridVAE, MultVAE, MultDAE, EASE, Popularity)
 }
 
 
 def model_class(name: str) -> type[Recommender]:
     """The class behind a name, in upper or lower case."""
-    if name.lower() not in MODELS:
-        raise SettingsError(f"no model '{name}'; there are {', '.join(MODELS)}")
+    model_settings(name)
     return MODELS[name.lower()]

@@ -23,8 +23,6 @@ from macrid.ops.topk import BLOCK, best_of, pairs
 from macrid.settings import Settings, TrainingSettings
 
 if TYPE_CHECKING:
-    from macrid.concepts.axes import Axes
-    from macrid.concepts.names import Names
     from macrid.data.split import HeldOut
     from macrid.training.loop import Epoch
 
@@ -89,16 +87,6 @@ class Recommender(ABC):
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
         self.training: TrainingSettings | None = None
         self.log: list[Epoch] = []
-        self.axes: dict[str, Axes] = {}
-        """By their kind: what `macrid.concepts.axes` has found."""
-        self.axes_in_use: tuple[str, ...] = ()
-        """For every concept the kind that `traverse`, `steer` and names go by; the original ones if empty."""
-        self.names: Names | None = None
-        """Of concepts and dimensions, see `macrid.concepts.names`."""
-        self.labelled: dict[str, list[Id]] | None = None
-        """The labels behind concept numbers ("concepts") and the attributes behind dimensions ("dimensions")."""
-        self.sample: sp.csr_array | None = None
-        """Histories of some users, in whose range moves are usual."""
 
     @abstractmethod
     def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
@@ -126,7 +114,7 @@ class Recommender(ABC):
         """Move to a device: auto, cpu, cuda, cuda:N."""
 
     @abstractmethod
-    def _item_vectors(self) -> Tensor:
+    def item_vectors(self) -> Tensor:
         """(items, dim) such that close items have a cosine close to 1."""
 
     def concepts_of_items(self) -> np.ndarray | None:
@@ -153,10 +141,10 @@ class Recommender(ABC):
         Unknown items are named in an `UnknownItemsWarning` and left aside; if none is known, that is an error. An empty
         history is allowed and gives what suits nobody in particular.
         """
-        known, unknown = self._known(history)
-        candidates = self._candidates(include, exclude)
-        positions, scores = self.top(self._matrix([known]), n, exclude_seen=exclude_seen, candidates=candidates)
-        return Recommendations(self._describe(positions[0], scores[0]), tuple(unknown))
+        known, unknown = self.lookup(history)
+        candidates = self.candidates(include, exclude)
+        positions, scores = self.top(self.matrix([known]), n, exclude_seen=exclude_seen, candidates=candidates)
+        return Recommendations(self.describe(positions[0], scores[0]), tuple(unknown))
 
     def top(
         self,
@@ -174,11 +162,11 @@ class Recommender(ABC):
         """
         seen = histories if seen is None else seen
         hidden = seen if exclude_seen else None
-        self._check_enough(histories, n, hidden, candidates)
-        positions, scores = self._top(histories, n, hidden, candidates)
+        self.check_enough(histories, n, hidden, candidates)
+        positions, scores = self.rank(histories, n, hidden, candidates)
         return positions.cpu().numpy(), scores.cpu().numpy()
 
-    def _check_enough(
+    def check_enough(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None, candidates: np.ndarray | None
     ) -> None:
         """n items are left for every history, and n is a number of items."""
@@ -195,7 +183,7 @@ class Recommender(ABC):
                 f" {'' if hidden is None else 'the history and '}what was ruled out; ask for fewer or exclude less"
             )
 
-    def _top(
+    def rank(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
         """Positions and scores of the n best items, best first: (users, n) each.
@@ -219,15 +207,15 @@ class Recommender(ABC):
 
     def similar_items(self, item: Id, n: int = 10) -> Recommendations:
         """The n items whose vectors point most in the direction of this one's; scores are cosines."""
-        (position,) = self._positions_of([item], "item")
+        (position,) = self.positions([item], "item")
         if not isinstance(n, int | np.integer) or not 1 <= n < len(self.items):
             raise RequestError(f"n is {n}; there are {len(self.items) - 1:,} other items, ask for 1 to that many")
-        vectors = self._item_vectors()
+        vectors = self.item_vectors()
         lengths = torch.linalg.vector_norm(vectors, dim=1).clamp_(min=1e-12)
         cosine = (vectors @ vectors[position]) / (lengths * lengths[position])
         cosine[position] = -torch.inf
         best = cosine.topk(n)
-        return Recommendations(self._describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
+        return Recommendations(self.describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write a run: weights, settings, items, log. The folder appears whole or not at all."""
@@ -237,16 +225,16 @@ class Recommender(ABC):
 
     def histories(self, histories: Iterable[Iterable[Id]]) -> sp.csr_array:
         """Many histories of ids as users × items; unknown items are warned about and left aside."""
-        return self._matrix([self._known(history, required=False)[0] for history in histories])
+        return self.matrix([self.lookup(history, required=False)[0] for history in histories])
 
-    def _matrix(self, histories: Sequence[np.ndarray]) -> sp.csr_array:
-        self._check_fitted()
+    def matrix(self, histories: Sequence[np.ndarray]) -> sp.csr_array:
+        self.check_fitted()
         rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
         return csr_from_pairs(rows, np.concatenate([*histories, np.zeros(0, int)]), (len(histories), len(self.items)))
 
-    def _known(self, history: Iterable[Id], required: bool = True) -> tuple[np.ndarray, list[Id]]:
+    def lookup(self, history: Iterable[Id], required: bool = True) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of the known items, and the unknown ids."""
-        self._check_fitted()
+        self.check_fitted()
         if isinstance(history, str | int):
             raise RequestError(f"a history is a list of item ids, not {history!r}; write [{history!r}]")
         try:
@@ -256,32 +244,32 @@ class Recommender(ABC):
         positions = self.items.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
-            told = f"{_named(unknown)} not in the catalogue; {self._id_hint()}"
+            told = f"{_named(unknown)} not in the catalogue; {self.id_hint()}"
             if required and len(unknown) == len(ids):
                 raise RequestError(f"no item of the history is known: {told}")
             warnings.warn(f"left aside: {told}", UnknownItemsWarning, stacklevel=3)
         return positions[positions >= 0], unknown
 
-    def _positions_of(self, ids: Iterable[Id], what: str) -> np.ndarray:
-        self._check_fitted()
+    def positions(self, ids: Iterable[Id], what: str) -> np.ndarray:
+        self.check_fitted()
         ids = [ids] if isinstance(ids, str | int) else list(ids)
         positions = self.items.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
-            raise RequestError(f"{what}: {_named(unknown)} not in the catalogue; {self._id_hint()}")
+            raise RequestError(f"{what}: {_named(unknown)} not in the catalogue; {self.id_hint()}")
         return positions
 
-    def _candidates(self, include: Iterable[Id] | None, exclude: Iterable[Id] | None) -> np.ndarray | None:
+    def candidates(self, include: Iterable[Id] | None, exclude: Iterable[Id] | None) -> np.ndarray | None:
         if include is None and exclude is None:
             return None
         allowed = np.full(len(self.items), include is None)
         if include is not None:
-            allowed[self._positions_of(include, "include")] = True
+            allowed[self.positions(include, "include")] = True
         if exclude is not None:
-            allowed[self._known(exclude, required=False)[0]] = False
+            allowed[self.lookup(exclude, required=False)[0]] = False
         return allowed
 
-    def _describe(
+    def describe(
         self, positions: np.ndarray, scores: np.ndarray, concepts: np.ndarray | None = None
     ) -> tuple[ScoredItem, ...]:
         """concepts: of all items, if they are at hand: (items,)."""
@@ -299,19 +287,19 @@ class Recommender(ABC):
             for rank, position in enumerate(positions)
         )
 
-    def _on_device(self, histories: sp.csr_array) -> Histories:
+    def to_device(self, histories: sp.csr_array) -> Histories:
         from macrid.training.batches import DeviceHistories
 
-        self._check_fitted()
+        self.check_fitted()
         if histories.shape[1] != len(self.items):
             raise DataError(f"the histories have {histories.shape[1]:,} items, the model has {len(self.items):,}")
         return DeviceHistories(histories, self.device).all()
 
-    def _id_hint(self) -> str:
+    def id_hint(self) -> str:
         kind = "integers" if self.items.are_integers else "strings"
         return f"its ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
 
-    def _check_fitted(self) -> None:
+    def check_fitted(self) -> None:
         if not len(self.items):
             raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
 

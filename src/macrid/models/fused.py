@@ -33,7 +33,7 @@ def loss(
             _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
         )
     else:
-        items = _models(network._direction(vectors))
+        items = _models(network.direction(vectors))
         log_assignment = _models(network.log_assignment(noise.gumbel, vectors))
     sums, squares = SumByConcept.apply(_models(contexts), log_assignment, histories, noise.keep, network.precision)
     hidden = network.transform(Normalise.apply(sums, squares).reshape(*lead, *sums.shape[1:]), noise)

@@ -35,7 +35,7 @@ def rank(
     hidden: sp.csr_array | None,
     allowed: np.ndarray | None,
 ) -> tuple[Tensor, Tensor]:
-    """Positions and log-probabilities of the n best items, best first: (users, n) each; as `Recommender._top`."""
+    """Positions and log-probabilities of the n best items, best first: (users, n) each; as `Recommender.rank`."""
     device = decoder.items.device
     chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
     at_once = max(1, ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from macrid.data.ids import Ids
+from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
@@ -28,12 +28,13 @@ from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
 from macrid.ops.vectors import unit
-from macrid.settings import MacridVAESettings
+from macrid.settings import MacridVAESettings, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.training.supervision import Supervision
 
 MANY = 20  # concepts that "auto" begins with: the most that the paper tries
+SAMPLE = 1000  # users whose histories a model keeps after training
 EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
 
 
@@ -125,7 +126,7 @@ class MacridNetwork(nn.Module):
     def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
         vectors = self.item_vectors if vectors is None else vectors
-        logits = self._direction(vectors) @ self._direction(self.prototypes).mT / self.settings.temperature
+        logits = self.direction(vectors) @ self.direction(self.prototypes).mT / self.settings.temperature
         return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=-1)
 
     def mode_assignment(self) -> Tensor:
@@ -181,7 +182,7 @@ class MacridNetwork(nn.Module):
         components = mean
         if noise.normal is not None:
             components = mean + noise.normal * self.prior_std * torch.exp(-0.5 * b)
-        directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
+        directions = self.direction(components), self.direction(tables.item_vectors), log_assignment
         nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
         kl = self.kl(mean, b).mean(dim=-1)
         return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample, mean, b), nll, kl)
@@ -220,8 +221,8 @@ class MacridNetwork(nn.Module):
     @torch.no_grad()
     def log_probabilities(self, components: Tensor, log_assignment: Tensor) -> Tensor:
         """log p(x_ui | z_u, C) of every item: (batch, items)."""
-        items = self._direction(self.item_vectors)
-        components = self._direction(components) / self.settings.temperature
+        items = self.direction(self.item_vectors)
+        components = self.direction(components) / self.settings.temperature
         scores = components.new_empty(len(components), len(items))
         if self.settings.assignment == "hard":  # an item needs the component of its own concept only
             concept_of = log_assignment.argmax(dim=1)
@@ -250,7 +251,7 @@ class MacridNetwork(nn.Module):
             return self.prior_std.reshape(-1)
         return self.item_vectors.new_full((1,), self.prior_std)
 
-    def _direction(self, vectors: Tensor) -> Tensor:
+    def direction(self, vectors: Tensor) -> Tensor:
         return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
 
 
@@ -275,6 +276,18 @@ class MacridVAE(NeuralRecommender):
     settings_class: ClassVar[Any] = MacridVAESettings
     settings: MacridVAESettings
     network: MacridNetwork
+    labelled: dict[str, list[Id]] | None = None
+    """The labels behind concept numbers ("concepts") and the attributes behind dimensions ("dimensions")."""
+    sample: sp.csr_array | None = None
+    """Histories of some users, whose range limits moves."""
+    meaning: Any = None
+    """What it has been understood to mean, a `macrid.concepts.meaning.Meaning`."""
+
+    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
+        super().prepare(data, training, like)
+        self.labelled = self.meaning = None
+        users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
+        self.sample = data.matrix[np.sort(users)]
 
     def _build(self, items: int) -> MacridNetwork:
         return MacridNetwork(items, self.settings)
@@ -326,21 +339,21 @@ class MacridVAE(NeuralRecommender):
         return self.network.log_probabilities(self.network.components(histories, log_assignment), log_assignment)
 
     @torch.no_grad()
-    def _top(
+    def rank(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
         s, network = self.settings, self.network
         with on_device(self.device):
             log_assignment = network.mode_assignment()
             concept_of = log_assignment.argmax(dim=1) if s.assignment == "hard" else None
-            decoder = Decoder(network._direction(network.item_vectors), log_assignment, s.temperature, concept_of)
+            decoder = Decoder(network.direction(network.item_vectors), log_assignment, s.temperature, concept_of)
 
             def components_of(users: sp.csr_array) -> Tensor:  # of unit length
-                return network.components(self._on_device(users), log_assignment)
+                return network.components(self.to_device(users), log_assignment)
 
             return rank(decoder, components_of, histories, n, hidden, allowed)
 
-    def _item_vectors(self) -> Tensor:
+    def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
 
     def concepts_of_items(self) -> np.ndarray:

@@ -133,14 +133,14 @@ class MultVAE(NeuralRecommender):
         n = self.network
         return (self._components(histories)[:, 0] @ n.item_vectors.t() + n.item_bias).log_softmax(dim=1)
 
-    def _top(
+    def rank(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
         with on_device(self.device):
             decoder = Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
-            return rank(decoder, lambda users: self._components(self._on_device(users)), histories, n, hidden, allowed)
+            return rank(decoder, lambda users: self._components(self.to_device(users)), histories, n, hidden, allowed)
 
-    def _item_vectors(self) -> Tensor:
+    def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
 
     @torch.no_grad()

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from macrid.training.loop import Epoch
 
 
-SAMPLE = 1000  # users whose histories a model keeps after training, to tell what is usual
-
-
 class Encoding(NamedTuple):
     """A history as the model sees it."""
 
@@ -135,40 +132,37 @@ class NeuralRecommender(Recommender):
             self.network.load_state_dict(like.network.state_dict())
         self.network.to(device)
         self.log = []
-        self.axes, self.axes_in_use, self.names, self.cached = {}, (), None, None
-        self.labelled = None
-        users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
-        self.sample = data.matrix[np.sort(users)]
+        self.cached = None
 
     @property
     def device(self) -> torch.device:
-        self._check_fitted()
+        self.check_fitted()
         return next(self.network.parameters()).device
 
     def to(self, device: str) -> Self:
-        self._check_fitted()
+        self.check_fitted()
         self.network.to(choose_device(device))
         self.cached = None
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
         with on_device(self.device):
-            return self._score(self._on_device(histories))
+            return self._score(self.to_device(histories))
 
     def encode(self, history: Iterable[Id]) -> Encoding:
         """Confidence per concept (how much of the history lies in it) and one component per concept."""
-        known, _ = self._known(history)
+        known, _ = self.lookup(history)
         with on_device(self.device):
-            return self._encode(self._on_device(self._matrix([known])))
+            return self._encode(self.to_device(self.matrix([known])))
 
     def posterior(self, histories: sp.csr_array) -> Posterior:
         """Means and standard deviations of the components of many histories; one concept where there are none."""
         with on_device(self.device):
-            mean, std = self._posterior(self._on_device(histories))
+            mean, std = self._posterior(self.to_device(histories))
         return Posterior(mean.cpu().numpy(), std.cpu().numpy())
 
     def state(self) -> dict[str, Tensor]:
-        self._check_fitted()
+        self.check_fitted()
         return {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:

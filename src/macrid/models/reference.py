@@ -56,17 +56,17 @@ class ClosedForm(Recommender):
 
     @property
     def device(self) -> torch.device:
-        self._check_fitted()
+        self.check_fitted()
         return self.shares.device
 
     def to(self, device: str) -> Self:
-        self._check_fitted()
+        self.check_fitted()
         place = choose_device(device)
         self._tensors = {name: value.to(place) for name, value in self._tensors.items()}
         return self
 
     def state(self) -> dict[str, Tensor]:
-        self._check_fitted()
+        self.check_fitted()
         return {name: value.cpu().contiguous() for name, value in self._tensors.items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -93,7 +93,7 @@ class EASE(ClosedForm):
 
     def scores(self, histories: sp.csr_array) -> Tensor:
         """X B; the shares of the items for an empty history."""
-        own = self._on_device(histories)
+        own = self.to_device(histories)
         with on_device(self.device):
             items, offsets = own.items.long(), F.pad(own.stops, (1, 0))
             scores = F.embedding_bag(items, self.weights, offsets, mode="sum", include_last_offset=True)
@@ -108,7 +108,7 @@ class EASE(ClosedForm):
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {"weights": (len(self.items), len(self.items)), **super()._shapes()}
 
-    def _item_vectors(self) -> Tensor:
+    def item_vectors(self) -> Tensor:
         return self.weights
 
 
@@ -116,9 +116,9 @@ class Popularity(ClosedForm):
     """The same for everybody: what most people have. A score is the share of the train users who have the item."""
 
     def scores(self, histories: sp.csr_array) -> Tensor:
-        return self.shares.repeat(self._on_device(histories).batch, 1)
+        return self.shares.repeat(self.to_device(histories).batch, 1)
 
-    def _item_vectors(self) -> Tensor:
+    def item_vectors(self) -> Tensor:
         raise RequestError("popularity has no notion of similar items; ask another model, such as ease or macridvae")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import DimensionName, ends, label
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import understand
@@ -88,9 +89,10 @@ def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]
     found = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
     low, high = ends(entry)
     columns = {column.name: column for column in columns_of(model, words=True)}
-    assert model.names is not None
+    names = meaning_of(model).names
+    assert names is not None
     return {
-        "concept_name": label(model.names.concept(entry.concept)),
+        "concept_name": label(names.concept(entry.concept)),
         "name": entry.name,
         "low": low,
         "high": high,
@@ -102,8 +104,9 @@ def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]
 
 def _named(model: MacridVAE) -> list[DimensionName]:
     """Dimensions with evidence, popularity aside."""
-    named = () if model.names is None else model.names.dimensions
-    return [e for e in named if e.attribute not in (None, POPULARITY) and (e.strength or 0) >= LEAST]
+    return [
+        e for e in meaning_of(model).dimensions if e.attribute not in (None, POPULARITY) and (e.strength or 0) >= LEAST
+    ]
 
 
 def _middle(model: MacridVAE, entry: DimensionName) -> Any:

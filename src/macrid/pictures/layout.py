@@ -91,7 +91,7 @@ def around(x: np.ndarray, y: np.ndarray, items: np.ndarray, vectors: np.ndarray)
 def _vectors(model: Recommender) -> np.ndarray | None:
     """Of items, of length 1: (items, dim). None for a model that knows of no likeness."""
     try:
-        vectors = model._item_vectors().detach().cpu().numpy()
+        vectors = model.item_vectors().detach().cpu().numpy()
     except RequestError:
         return None
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

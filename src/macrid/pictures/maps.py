@@ -47,8 +47,8 @@ def items_and_users(
     most_items, most_users: show that many at random, if there are more.
     """
     generator = np.random.default_rng(seed)
-    shown = _some(np.arange(model._item_vectors().shape[0]), most_items, generator)
-    items = model._item_vectors().cpu().numpy()[shown]  # (items, dim)
+    shown = _some(np.arange(model.item_vectors().shape[0]), most_items, generator)
+    items = model.item_vectors().cpu().numpy()[shown]  # (items, dim)
     users = _some(np.flatnonzero(np.diff(histories.indptr)), most_users, generator)
     concepts, vectors = _components(model, histories[users], components)
     placed = positions(np.concatenate([_unit(items), vectors]), seed)
@@ -65,7 +65,7 @@ def items_and_users(
 def _components(model: MacridVAE, histories: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The concepts (points,) and the unit vectors (points, dim) of the most confident components, user by user."""
     if not histories.shape[0]:
-        return np.empty(0, dtype=np.int64), np.empty((0, model._item_vectors().shape[1]))
+        return np.empty(0, dtype=np.int64), np.empty((0, model.item_vectors().shape[1]))
     best = np.argsort(-model.confidence(histories), axis=1, kind="stable")[:, :count]  # (users, count)
     mean = model.posterior(histories).mean  # (users, concepts, dim)
     return best.ravel(), _unit(np.take_along_axis(mean, best[:, :, None], axis=1).reshape(-1, mean.shape[2]))

@@ -28,9 +28,10 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from macrid.concepts.axes import SEEN, direction_of, weights_of
+from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction, along
-from macrid.concepts.space import Space, digest, space_of
+from macrid.concepts.meaning import meaning_of
+from macrid.concepts.space import SEEN, Space, digest, space_of
 from macrid.control.steer import placed
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import RequestError
@@ -219,7 +220,7 @@ def named_knobs(model: Recommender) -> list[Knob]:
         for fit in () if axes is None else axes.fits:
             if fit.concept == k:
                 chosen[k, fit.dimension] = fit.attribute, True
-    for entry in () if model.names is None else model.names.dimensions:
+    for entry in meaning_of(model).dimensions:
         axis = digest(space.axes(entry.concept)[entry.dimension])
         if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
             chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
+from macrid.concepts.meaning import meaning_of
+from macrid.concepts.space import space_of
+from macrid.concepts.understanding import evidence
 from macrid.data.attributes import read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
 from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
 from macrid.evaluation.factors import dci, mig
+from macrid.report.within import dci_within
 
 if TYPE_CHECKING:
-    from macrid.models.base import Recommender, ScoredItem
+    from macrid.models.base import Recommender
     from macrid.models.neural import Posterior
 
 MOST_USERS = 1000  # of whom components are compared; more make it slower and hardly better
@@ -72,14 +75,14 @@ def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, no
 
 def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
     """Size, weight and typical items of each."""
-    typical = typical_items(model, concepts)
+    typical = space_of(model).typical_items()
     count = len(typical)
     sizes = np.bincount(concepts, minlength=count)
     weights = np.bincount(concepts, weights=model.popularity, minlength=count) / max(1, model.popularity.sum())
     return [
         {
             "concept": k,
-            "name": None if model.names is None else model.names.concept_name(k),
+            "name": meaning_of(model).concept_name(k),
             "items": int(sizes[k]),
             "share": float(sizes[k] / len(concepts)),
             "interactions": float(weights[k]),
@@ -87,22 +90,6 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
         }
         for k in range(count)
     ]
-
-
-def typical_items(model: Recommender, concepts: np.ndarray) -> list[list[ScoredItem]]:
-    """A few of every concept, given the concepts of items (items,)."""
-    probabilities = model.confidence(_each_item(model))  # type: ignore[attr-defined]  # (items, concepts)
-    best = [_typical(model, np.flatnonzero(concepts == k), own) for k, own in enumerate(probabilities.T)]
-    described = iter(model._describe(np.concatenate(best), np.zeros(sum(map(len, best)))))
-    return [list(islice(described, len(own))) for own in best]
-
-
-def _typical(model: Recommender, own: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Of the more popular half of a concept's own items those surest to be in it, the most popular first."""
-    popularity = model.popularity[own]
-    known = own[popularity >= np.median(popularity)] if len(own) else own
-    order = np.lexsort((-model.popularity[known], -np.round(probability[known], 2)))
-    return known[order[:TYPICAL]]
 
 
 def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes: list[str]) -> dict[str, Any]:
@@ -180,10 +167,10 @@ def _dimensions(
     KL to the prior is of the axes of the training: turned ones have no distribution of their own.
     """
     if posterior is None:
-        return [] if model.names is None else [
+        return [
             {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
              "correlation": None, **_named(model, entry.concept, entry.dimension)}
-            for entry in model.names.dimensions
+            for entry in meaning_of(model).dimensions
         ]  # fmt: skip
     axes = _axes_of(model, posterior.mean.shape[1])
     spread = np.stack([(posterior.mean[:, k] @ own.T).std(axis=0) for k, own in enumerate(axes)])  # (concepts, dim)
@@ -212,20 +199,19 @@ def _dimensions(
 
 def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
     """Those in use, for every concept (dim, dim)."""
-    if not model.axes_in_use:
-        dim = model._item_vectors().shape[1]
+    if not meaning_of(model).in_use:
+        dim = model.item_vectors().shape[1]
         return [np.eye(dim)] * concepts
-    from macrid.concepts.space import space_of
-
     return [space_of(model).axes(k).astype(np.float64) for k in range(concepts)]
 
 
 def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
     """What a dimension is called along the axes in use, and why."""
     parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
-    if model.names is None:
+    names = meaning_of(model).names
+    if names is None:
         return dict.fromkeys(parts)
-    entry = model.names.dimension(concept, dimension).model_dump(mode="json")
+    entry = names.dimension(concept, dimension).model_dump(mode="json")
     named = entry["attribute"]
     return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": named}
 
@@ -233,19 +219,15 @@ def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
 def _within(model: Recommender, seed: int) -> dict[str, Any] | None:
     """DCI disentanglement inside concepts, along the original axes and along those in use."""
     from macrid.concepts.space import space_of
-    from macrid.report.within import dci_within
 
     return dci_within(space_of(model), seed)
 
 
 def _axes(model: Any) -> dict[str, Any]:
     """Which axes are in use, and how well they tell attributes, beside the original ones."""
-    from macrid.concepts.space import space_of
-    from macrid.concepts.understanding import evidence
-
-    space = space_of(model)
-    used = model.axes_in_use or ("original",) * space.concepts
-    told = {kind: evidence(space, None if kind == "original" else model.axes[kind]) for kind in {"original", *used}}
+    space, meaning = space_of(model), meaning_of(model)
+    used = meaning.in_use or ("original",) * space.concepts
+    told = {kind: evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}}
 
     def listed(kinds: Sequence[str]) -> list[float | None]:
         values = [float(told[kind][k]) for k, kind in enumerate(kinds)]
@@ -253,7 +235,7 @@ def _axes(model: Any) -> dict[str, Any]:
 
     return {
         "in_use": list(used),
-        "found": sorted(model.axes),
+        "found": sorted(meaning.axes),
         "evidence_original": listed(("original",) * space.concepts),
         "evidence_in_use": listed(used),
     }
@@ -294,15 +276,10 @@ def _warnings(report: dict[str, Any]) -> list[str]:
 
 def _item_vectors(model: Recommender) -> np.ndarray:
     """(items, dim), of length 1 where only directions matter to the model."""
-    vectors = model._item_vectors().cpu().numpy().astype(np.float64)
+    vectors = model.item_vectors().cpu().numpy().astype(np.float64)
     if getattr(model.settings, "similarity", None) != "cosine":
         return vectors
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _each_item(model: Recommender) -> sp.csr_array:
-    """A history of one item for each: (items, items)."""
-    return sp.csr_array(sp.eye_array(len(model.items), dtype=np.float32, format="csr"))
 
 
 def _known(values: np.ndarray) -> np.ndarray:

@@ -6,15 +6,14 @@ were used for are judged on items that they were not fitted to: found on one hal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from macrid.concepts.axes import of_concept
+from macrid.concepts.space import Space
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.evaluation.factors import LEAST, dci
-
-if TYPE_CHECKING:
-    from macrid.concepts.space import Space
 
 MOST_ITEMS = 400  # of a concept: forests take their time
 MOST_FACTORS = 4  # of a concept, the best told
@@ -22,8 +21,6 @@ MOST_FACTORS = 4  # of a concept, the best told
 
 def dci_within(space: Space, seed: int = 0) -> dict[str, Any] | None:
     """Disentanglement, a mean over concepts by their items; None where no concept has two attributes to tell."""
-    from macrid.concepts.axes import of_concept
-
     columns = columns_of(space.model)
     found: dict[str, list[float]] = {"original": [], "in_use": []}
     weights: list[int] = []

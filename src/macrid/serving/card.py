@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.concepts.axes import FEWEST_USERS
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, Names, ends, label
-from macrid.concepts.space import Space
+from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.data.attributes import POPULARITY, read_attributes
 from macrid.serving.problems import RefusedError
 from macrid.settings import ServingSettings
@@ -173,7 +173,7 @@ class Card:
         return self.served.space
 
     def _names(self) -> Names:
-        names = self.served.model.names
+        names = meaning_of(self.served.model).names
         assert names is not None
         return names
 

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
+from macrid.concepts.meaning import meaning_of
 from macrid.control.moves import Move
 from macrid.control.steer import State
 from macrid.control.traverse import traverse
@@ -285,7 +286,7 @@ def _people(router: APIRouter, service: Service) -> None:
 @torch.no_grad()
 def _encode(hosted: Hosted, own: Who, moves: tuple[Move, ...], bounded: bool) -> dict[str, Any]:
     space, served = hosted.served.concepts(), hosted.served
-    matrix = served.model._matrix([own.known])
+    matrix = served.model.matrix([own.known])
     confidence = space.confidence(matrix)[0]
     turn = Turn.of(State.of(space, torch.from_numpy(space.components(matrix)[0])), moves, bounded)
     components, recommended = turn.after.components.numpy(), turn.after.shares().numpy()
@@ -347,7 +348,7 @@ def _concepts(router: APIRouter, service: Service) -> None:
         await service.slowly(
             hosted.served.rename, lambda names: names.renamed_dimension(concept, dimension, **given)
         )  # fmt: skip
-        names = hosted.served.model.names
+        names = meaning_of(hosted.served.model).names
         assert names is not None
         return _json(await service.slowly(hosted.card.dimension, names.dimension(concept, dimension)))
 

@@ -104,7 +104,7 @@ class Scorer:
         """In their order; what is wrong with one question is the answer to that one only."""
         if self.space is None:
             return [Answer(found) for found in self._rank(asks, None)]
-        components = self.space.components(self.model._matrix([ask.known for ask in asks]))  # (asks, concepts, dim)
+        components = self.space.components(self.model.matrix([ask.known for ask in asks]))  # (asks, concepts, dim)
         turns = [self._turn(self.space, own, ask) for own, ask in zip(components, asks, strict=True)]
         rows, states = [], []  # one for each list that is needed: after moves there are two
         for ask, turn in zip(asks, turns, strict=True):
@@ -150,9 +150,9 @@ class Scorer:
         for places in _groups(asks):
             own, n = [asks[place] for place in places], max(asks[place].n for place in places)
             allowed = own[0].allowed
-            hidden = self.model._matrix([ask.hidden for ask in own])
+            hidden = self.model.matrix([ask.hidden for ask in own])
             if states is None:
-                positions, scores = self.model._top(self.model._matrix([ask.known for ask in own]), n, hidden, allowed)
+                positions, scores = self.model.rank(self.model.matrix([ask.known for ask in own]), n, hidden, allowed)
             else:
                 device = self.model.device
                 with on_device(device):

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import named_anew
@@ -50,8 +51,8 @@ class Served:
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):
             self.space = space_of(self.model) if shared is None else _shared_space(self.model, shared, self.weights)
-            if self.model.names is None:
-                self.model.names = named_anew(self.model)
+            if meaning_of(self.model).names is None:
+                meaning_of(self.model).names = named_anew(self.model)
         self.scorer = Scorer(self.model, self.space)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
@@ -108,12 +109,12 @@ class Served:
         """Of an item in the address of a request."""
         found, unknown = self.positions([item])
         if unknown:
-            raise RefusedError(404, f"no item {str(item)[:80]!r}; {self.model._id_hint()}")
+            raise RefusedError(404, f"no item {str(item)[:80]!r}; {self.model.id_hint()}")
         return int(found[0])
 
     def unknown(self, ids: Sequence[Id]) -> str:
         shown = ", ".join(repr(str(value)[:80]) for value in ids[:5]) + (" …" if len(ids) > 5 else "")
-        return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model._id_hint()}"
+        return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model.id_hint()}"
 
     def title(self, position: int) -> str | None:
         return None if self.titles is None else self.titles[position]
@@ -140,11 +141,12 @@ class Served:
         at = _changed(self.run / "names.json")
         if at == self._names_at or at is None or self._is_turned():
             return
-        assert self.model.names is not None
+        meaning = meaning_of(self.model)
+        assert meaning.names is not None
         with suppress(OSError, ValueError):  # it is being edited by hand; those before are kept
             found = read_names(self.run)
-            if [len(part) for part in _parts(found)] == [len(part) for part in _parts(self.model.names)]:
-                self.model.names = found
+            if [len(part) for part in _parts(found)] == [len(part) for part in _parts(meaning.names)]:
+                meaning.names = found
         self._names_at = at
 
     def rename(self, change: Callable[[Names], Names]) -> None:
@@ -154,14 +156,15 @@ class Served:
             if self._is_turned():
                 raise RunError("the axes of the run have been turned since it was opened; reload it, then rename")
             self.refresh_names()
-            assert self.model.names is not None
-            changed = change(self.model.names)
+            meaning = meaning_of(self.model)
+            assert meaning.names is not None
+            changed = change(meaning.names)
             try:
                 write_names(changed, self.run)
             except OSError as error:
                 told = error.strerror or str(error)
                 raise RunError(f"names cannot be written ({told}); those before are kept") from error
-            self.model.names = changed
+            meaning.names = changed
             self._names_at = _changed(self.run / "names.json")
 
     def _is_turned(self) -> bool:

@@ -180,7 +180,7 @@ class Supervision:
             total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=-1) * trust).sum(dim=-1) / items
         if self.scores.shape[1]:
             trust = self.score_trust[rows] if real is None else self.score_trust[rows] * real[:, None]
-            own = network._direction(vectors)[..., : self.scores.shape[1]]
+            own = network.direction(vectors)[..., : self.scores.shape[1]]
             found = correlations(own, self.scores[rows], trust, self.groups[rows], self.count)
             total = total + (1 - found).sum(dim=-1)
         return self.weight * total
