@@ -22,10 +22,12 @@ test: install
 
 bench: install
 	$(BIN)/python benchmarks/speed.py $(ARGS)
+	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/report.py
 
 bench-gpu: install
 	$(BIN)/python benchmarks/speed.py --device cuda $(ARGS)
+	$(BIN)/python benchmarks/accuracy.py --device cuda
 	$(BIN)/python benchmarks/report.py
 
 lint: install
