@@ -32,7 +32,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from macrid.config import TrainingSettings
+from macrid.config import REMOVED, TrainingSettings
 from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
@@ -240,7 +240,8 @@ def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
-        return model_class(str(config["class"]))(**config.get("settings", {}))
+        settings = {name: value for name, value in config.get("settings", {}).items() if name not in REMOVED}
+        return model_class(str(config["class"]))(**settings)
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error
 

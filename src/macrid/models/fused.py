@@ -47,7 +47,7 @@ def loss(
         likelihood = network.likelihood(components[0], items[0], log_assignment[0], histories, local.sample)
     nll = -likelihood.reshape(lead) / histories.batch
     kl = kl.sum(dim=(-2, -1)).reshape(lead) / histories.batch
-    guidance = network.guidance(vectors, None if local is None else local.sample, *hidden.chunk(2, dim=-1))
+    guidance = network.guidance(vectors, None if local is None else local.sample)
     return nll + beta * kl + guidance, nll, kl
 
 

@@ -71,7 +71,6 @@ class MacridNetwork(nn.Module):
 
     prior_std: float | Tensor
     dropout: float | Tensor
-    total_correlation: float | Tensor
     precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
     supervision: Supervision | None = None  # what labels ask for, in training only
@@ -84,7 +83,7 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
-        self.prior_std, self.dropout, self.total_correlation = s.prior_std, s.dropout, s.total_correlation
+        self.prior_std, self.dropout = s.prior_std, s.dropout
 
     @property
     def concepts(self) -> int:
@@ -184,20 +183,11 @@ class MacridNetwork(nn.Module):
         directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
         nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
         kl = self.kl(mean, b).mean(dim=-1)
-        return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample, mean, b), nll, kl)
+        return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample), nll, kl)
 
-    def guidance(self, vectors: Tensor, sample: Local | None, a: Tensor, b: Tensor) -> Tensor | float:
-        """What labels and the weight of total correlation add to the loss; 0 without them.
-
-        vectors: of the items at hand. a: the means or what they are before they get unit length.
-        """
-        extra: Tensor | float = 0.0
-        if self.supervision is not None:
-            extra = extra + self.supervision.loss(self, vectors, sample)
-        if isinstance(self.total_correlation, Tensor) or self.total_correlation > 0:
-            variance = self.prior_stds().reshape(*a.shape[:-3], 1, 1, 1) ** 2 * torch.exp(-b)
-            extra = extra + self.total_correlation * total_correlation(unit(a, EPSILON), variance)
-        return extra
+    def guidance(self, vectors: Tensor, sample: Local | None) -> Tensor | float:
+        """What labels add to the loss, 0 without them; vectors: of the items at hand."""
+        return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, sample)
 
     def likelihood(
         self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, sample: Local | None
@@ -252,18 +242,6 @@ class MacridNetwork(nn.Module):
 
     def _direction(self, vectors: Tensor) -> Tensor:
         return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
-
-
-def total_correlation(mean: Tensor, variance: Tensor) -> Tensor:
-    """How far the components of users are from independent dimensions, in nats, summed over concepts: (models…).
-
-    Of the Gaussian with their covariance C: ½ (sum_j log C_jj − log det C). mean, variance: (…, batch, concepts, dim).
-    """
-    from_middle = (mean - mean.mean(dim=-3, keepdim=True)).transpose(-3, -2)  # (…, concepts, batch, dim)
-    covariance = from_middle.mT @ from_middle / mean.shape[-3] + torch.diag_embed(variance.mean(dim=-3) + EPSILON)
-    root = torch.linalg.cholesky_ex(covariance, check_errors=False).L  # a check would wait for the device
-    log_det = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
-    return 0.5 * (covariance.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1) - log_det).sum(dim=-1)
 
 
 class MacridVAE(NeuralRecommender):
