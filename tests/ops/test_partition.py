@@ -187,7 +187,7 @@ def test_users_of_weight_zero_have_no_gradient(way):
 def kernel_likelihood(z, h, log_c, temperature, rows, *, precision="fp32", bound=None):
     from macrid.ops.sparse_triton import Likelihood
 
-    return Likelihood.apply(z[None], h[None], log_c[None], rows, temperature, precision, bounded(bound))[0]
+    return Likelihood.apply(z, h, log_c, rows, temperature, precision, bounded(bound))
 
 
 @pytest.fixture(
@@ -297,25 +297,6 @@ def test_bf16_on_a_cpu_rounds_the_gradients_only():
         assert_near(ours, exact, BF16.gradients)
     assert not torch.equal(by_rounded[0], gradients[0])
     assert not torch.equal(by_rounded[1], gradients[1])
-
-
-@pytest.mark.parametrize("precision", [pytest.param(name, marks=KERNELS) for name in ("fp32", "tf32", "bf16")])
-def test_models_side_by_side_have_the_likelihoods_they_have_alone(precision):
-    from macrid.ops.sparse_triton import Likelihood
-
-    rows = somewhere(choose_rows(4, 30, torch.Generator().manual_seed(3)))
-    models = [[tensor.float().to(DEVICE) for tensor in problem(4, 3, 8, 30, seed)] for seed in (1, 2)]
-    weights = torch.tensor([0.4, -3.0])
-
-    def likelihood(*inputs):
-        return Likelihood.apply(*inputs, rows, 0.1, precision, True)
-
-    both, gradients = with_gradients(likelihood, [torch.stack(pair) for pair in zip(*models, strict=True)], [weights])
-    for number, inputs in enumerate(models):
-        alone, own = with_gradients(likelihood, [t[None] for t in inputs], [weights[number : number + 1]])
-        assert_near(both[0][number], alone[0][0], SINGLE.values)
-        for ours, expected in zip(gradients, own, strict=True):
-            assert_near(ours[number], expected[0], SINGLE.gradients)
 
 
 @pytest.mark.parametrize("scratch", [1 << 15, 1 << 17])

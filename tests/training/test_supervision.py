@@ -14,7 +14,6 @@ from macrid.evaluation.disentanglement import nmi
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
 from macrid.ops.sampled import Sampler, gather
 from macrid.training import supervision as sut
-from macrid.training.many import fit_many
 from macrid.training.supervision import Supervision
 from tests.truth import DEVICE, histories, runs_kernels
 
@@ -329,8 +328,6 @@ def test_models_without_concepts_or_with_a_changing_number_refuse_labels(shop_sp
         fit(small(concepts="auto"), shop_split, labels=labels)
     with pytest.raises(DataError, match=r"7 different ones .* set concepts to 7"):
         fit(small(concepts=4), shop_split, labels=labels)
-    with pytest.raises(SettingsError, match="no setting 'labels'"):
-        fit_many([small()], shop_split.train, validation=shop_split.validation, training=[{"labels": labels}])
 
 
 def test_attributes_alone_work_with_a_changing_number_of_concepts(shop_split, some):

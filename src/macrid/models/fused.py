@@ -1,7 +1,4 @@
-"""Algorithm 1 once more, from fused kernels: what `MacridNetwork.loss` does on a GPU.
-
-Networks of one shape may be computed side by side: their parameters then have a leading dimension.
-"""
+"""Algorithm 1 once more, from fused kernels: what `MacridNetwork.loss` does on a GPU."""
 
 from __future__ import annotations
 
@@ -23,33 +20,25 @@ def loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, negative log-likelihood and KL, means per user."""
     s = network.settings
-    lead = network.item_vectors.shape[:-2]
     unit = s.similarity == "cosine"
     assert noise.keep is None or isinstance(noise.keep, Dropout)
 
     vectors, contexts = (network.item_vectors, network.context_vectors) if local is None else local[:2]
     if assignable(network.concepts, s.dim):
-        items, log_assignment = Assign.apply(
-            _models(vectors), _models(network.prototypes), noise.gumbel, s.temperature, unit
-        )
+        items, log_assignment = Assign.apply(vectors, network.prototypes, noise.gumbel, s.temperature, unit)
     else:
-        items = _models(network._direction(vectors))
-        log_assignment = _models(network.log_assignment(noise.gumbel, vectors))
-    sums, squares = SumByConcept.apply(_models(contexts), log_assignment, histories, noise.keep, network.precision)
-    hidden = network.transform(Normalise.apply(sums, squares).reshape(*lead, *sums.shape[1:]), noise)
-    components, kl = Sample.apply(hidden.reshape(-1, *hidden.shape[-3:]), noise.normal, network.prior_stds(), unit)
+        items, log_assignment = network._direction(vectors), network.log_assignment(noise.gumbel, vectors)
+    sums, squares = SumByConcept.apply(contexts, log_assignment, histories, noise.keep, network.precision)
+    hidden = network.transform(Normalise.apply(sums, squares), noise)
+    components, kl = Sample.apply(hidden, noise.normal, s.prior_std, unit)
     if local is None:
         likelihood = Likelihood.apply(
             components, items, log_assignment, histories, s.temperature, network.precision,
             bounded(1 / s.temperature if unit else None),
         )  # fmt: skip
     else:
-        likelihood = network.likelihood(components[0], items[0], log_assignment[0], histories, local.sample)
-    nll = -likelihood.reshape(lead) / histories.batch
-    kl = kl.sum(dim=(-2, -1)).reshape(lead) / histories.batch
+        likelihood = network.likelihood(components, items, log_assignment, histories, local.sample)
+    nll = -likelihood / histories.batch
+    kl = kl.sum() / histories.batch
     guidance = network.guidance(vectors, None if local is None else local.sample)
     return nll + beta * kl + guidance, nll, kl
-
-
-def _models(table: Tensor) -> Tensor:
-    return table.reshape(-1, *table.shape[-2:])

@@ -22,7 +22,7 @@ from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
 from macrid.models.devices import choose_device, on_device
-from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
+from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops.partition import Precision, log_likelihood
@@ -64,13 +64,8 @@ class LocalTables(NamedTuple):
 
 
 class MacridNetwork(nn.Module):
-    """The parameters theta and the functions of Algorithm 1.
+    """The parameters theta and the functions of Algorithm 1."""
 
-    All functions of training work on parameters with a leading dimension, too: networks of one shape side by side.
-    """
-
-    prior_std: float | Tensor
-    dropout: float | Tensor
     precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
     supervision: Supervision | None = None  # what labels ask for, in training only
@@ -83,12 +78,11 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
-        self.prior_std, self.dropout = s.prior_std, s.dropout
 
     @property
     def concepts(self) -> int:
         """How many there are; training may merge some ("auto")."""
-        return self.prototypes.shape[-2]
+        return len(self.prototypes)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch does; with "auto" also from a network with more or fewer concepts."""
@@ -106,17 +100,13 @@ class MacridNetwork(nn.Module):
     def draw_noise(self, histories: Histories, generator: Generator, items: int | None = None) -> Noise:
         """For a batch, and so many items if not all."""
         s, vectors = self.settings, self.item_vectors
-        lead, device, kind = vectors.shape[:-2], vectors.device, vectors.dtype
-
-        exponential = torch.empty(*lead, items or vectors.shape[-2], self.concepts, device=device, dtype=kind)
-        shape = (*lead, histories.batch, self.concepts)
+        shape = histories.batch, self.concepts
+        exponential = vectors.new_empty(items or len(vectors), self.concepts)
         return Noise(
             gumbel=-exponential.exponential_(generator=generator).log(),
-            normal=torch.randn(*shape, s.dim, device=device, dtype=kind, generator=generator),
-            keep=draw_dropout(histories, self.dropout, vectors, generator),
-            keep_hidden=tuple(
-                draw_mask((*shape, width), self.dropout, vectors, generator) for width in self.widths[:-2]
-            ),
+            normal=torch.randn(*shape, s.dim, device=vectors.device, dtype=vectors.dtype, generator=generator),
+            keep=draw_dropout(histories, s.dropout, vectors, generator),
+            keep_hidden=tuple(draw_mask((*shape, width), s.dropout, vectors, generator) for width in self.widths[:-2]),
         )
 
     # PrototypeClustering
@@ -153,15 +143,15 @@ class MacridNetwork(nn.Module):
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
-            hidden = linear(hidden, layer)
+            hidden = layer(hidden)
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
         return hidden
 
     def kl(self, mean: Tensor, b: Tensor) -> Tensor:
         """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
-        each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * self.prior_std**2)
-        return each.sum(dim=(-2, -1))
+        each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * self.settings.prior_std**2)
+        return each.sum(dim=(1, 2))
 
     # Decoder
 
@@ -179,10 +169,10 @@ class MacridNetwork(nn.Module):
         mean, b = self.encode(histories, log_assignment, noise, tables.context_vectors)
         components = mean
         if noise.normal is not None:
-            components = mean + noise.normal * self.prior_std * torch.exp(-0.5 * b)
+            components = mean + noise.normal * self.settings.prior_std * torch.exp(-0.5 * b)
         directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
         nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
-        kl = self.kl(mean, b).mean(dim=-1)
+        kl = self.kl(mean, b).mean()
         return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample), nll, kl)
 
     def guidance(self, vectors: Tensor, sample: Local | None) -> Tensor | float:
@@ -233,12 +223,6 @@ class MacridNetwork(nn.Module):
         """Concepts in use: exp of the entropy of how items divide over their most likely concepts."""
         counts = torch.bincount(self.concept_of(), minlength=self.concepts).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
-
-    def prior_stds(self) -> Tensor:
-        """(models,)"""
-        if isinstance(self.prior_std, Tensor):
-            return self.prior_std.reshape(-1)
-        return self.item_vectors.new_full((1,), self.prior_std)
 
     def _direction(self, vectors: Tensor) -> Tensor:
         return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
@@ -336,7 +320,7 @@ class MacridVAE(NeuralRecommender):
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
         log_assignment = self.network.mode_assignment()
         mean, b = self.network.encode(histories, log_assignment, Noise(), precision="fp32")
-        return mean, self.network.prior_std * torch.exp(-0.5 * b)
+        return mean, self.settings.prior_std * torch.exp(-0.5 * b)
 
     @torch.no_grad()
     def confidence(self, histories: sp.csr_array) -> np.ndarray:

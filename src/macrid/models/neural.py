@@ -123,16 +123,13 @@ class NeuralRecommender(Recommender):
                 self.network.supervision = None
         return self
 
-    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
-        """Be what training starts from; what `like` is, if such a model is at hand already."""
+    def prepare(self, data: Interactions, training: TrainingSettings) -> None:
+        """Be what training starts from."""
         self.training = training
         device = choose_device(training.device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.network = self._build(len(data.items))
-        if like is None:
-            self._start(data.matrix, training.seed)
-        else:
-            self.network.load_state_dict(like.network.state_dict())
+        self._start(data.matrix, training.seed)
         self.network.to(device)
         self.log = []
         self.axes, self.axes_in_use, self.names, self.cached = {}, (), None, None

@@ -60,8 +60,7 @@ def log_partition(
     if backend == "triton":
         from macrid.ops.partition_triton import LogPartition
 
-        one = (components[None], items[None], log_assignment[None])
-        return LogPartition.apply(*one, hidden, temperature, precision, bounded(bound))[0]
+        return LogPartition.apply(components, items, log_assignment, hidden, temperature, precision, bounded(bound))
     if backend == "reference":
         logits = components @ items.t() / temperature + log_assignment.t()  # (batch, concepts, items)
         if hidden is not None:
@@ -84,15 +83,13 @@ def log_likelihood(
     """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
 
     Users count by `histories.weights`.
-    Shapes as in `log_partition` → (); on a GPU all of them may have a leading dimension of models, which stays.
+    Shapes as in `log_partition` → ().
     precision: "bf16" on a CPU takes the two products of the gradients in bf16.
     """
     if backend_for(items) == "triton":
         from macrid.ops.sparse_triton import Likelihood
 
-        lead = items.shape[:-2]
-        one = (t.reshape(-1, *t.shape[len(lead) :]) for t in (components, items, log_assignment))
-        return Likelihood.apply(*one, histories, temperature, precision, bounded(bound)).reshape(lead)
+        return Likelihood.apply(components, items, log_assignment, histories, temperature, precision, bounded(bound))
     height = _users_of_a_block(components, items, scratch)
     if height:
         return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)

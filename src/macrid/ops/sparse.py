@@ -100,8 +100,8 @@ class ByItem(NamedTuple):
 class Dropout(NamedTuple):
     """Which interactions to leave out, by a seed: it follows from the seed and an interaction's place in the CSR."""
 
-    seed: Tensor  # (models,) int64
-    rate: Tensor  # (models,)
+    seed: Tensor  # (1,) int64
+    rate: float
 
 
 def sum_by_concept(
@@ -115,15 +115,12 @@ def sum_by_concept(
 
     table (items, dim), log_assignment (items, concepts), keep (interactions,)
     → (batch, concepts, dim), (batch, concepts).
-    With a `Dropout`, all of it may have a leading dimension of models.
     """
     if isinstance(keep, Dropout) or backend_for(table) == "triton":
         from macrid.ops.sparse_triton import SumByConcept
 
         assert not isinstance(keep, Tensor)
-        lead = table.shape[:-2]
-        a, q = SumByConcept.apply(_models(table, 2), _models(log_assignment, 2), histories, keep, precision)
-        return a.reshape(*lead, *a.shape[1:]), q.reshape(*lead, *q.shape[1:])
+        return SumByConcept.apply(table, log_assignment, histories, keep, precision)
     assert keep is None or isinstance(keep, Tensor)
     return _SumByConcept.apply(table, log_assignment, histories, keep)
 
@@ -143,10 +140,7 @@ def positives(
     if backend_for(items) == "triton":
         from macrid.ops.sparse_triton import Positives
 
-        sums, totals = Positives.apply(
-            components[None], items[None], log_assignment[None], histories, temperature, precision
-        )
-        return sums[0], totals[0]
+        return Positives.apply(components, items, log_assignment, histories, temperature, precision)
     logits = _Dots.apply(components / temperature, items, histories) + _Rows.apply(log_assignment, histories)
     log_p = logits.logsumexp(dim=1)
     sums = sum_by_user(log_p[:, None], histories)[:, 0]
@@ -260,11 +254,6 @@ def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
 
 def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
     return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
-
-
-def _models(tensor: Tensor, dims: int) -> Tensor:
-    """With one leading dimension."""
-    return tensor.reshape(-1, *tensor.shape[-dims:])
 
 
 def backend_for(tensor: Tensor) -> Literal["chunked", "triton"]:

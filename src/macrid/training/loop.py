@@ -195,11 +195,6 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
         )
 
 
-def check_loss(loss: float, epoch: int, model: NeuralRecommender) -> None:
-    if not math.isfinite(loss):
-        _stop(f"the loss became {loss:g} in epoch {epoch}", model)
-
-
 def check_weights(model: NeuralRecommender, epoch: int) -> None:
     """The last step of an epoch can break the weights, which no loss shows any more."""
     if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):

@@ -36,7 +36,7 @@ class Step:
         self.beta = torch.zeros((), device=device)
         self._sampler = None
         if settings.likelihood == "sampled":
-            popularity = torch.bincount(data.items, minlength=network.item_vectors.shape[-2])
+            popularity = torch.bincount(data.items, minlength=len(network.item_vectors))
             self._sampler = Sampler(popularity, settings.sampling)
         self._run = Captured(self._exact, generator, device)
 
