@@ -186,7 +186,7 @@ def test_dropout_masks_repeat_with_their_seed_and_differ_between_seeds():
 
 @runs_kernels
 @pytest.mark.parametrize("concepts", [3, 40])
-def test_dropout_by_a_seed_leaves_out_the_same_interactions_forward_and_backward(chunks, concepts):
+def test_dropout_by_a_seed_leaves_out_the_same_interactions_forward_and_backward(by_kernels, chunks, concepts):
     rows = rows_for(4, 50)
     placed, dropout = somewhere(rows), dropout_of(11, 0.4)
     keep = mask_of(dropout, placed, 50)
@@ -198,7 +198,7 @@ def test_dropout_by_a_seed_leaves_out_the_same_interactions_forward_and_backward
 
 
 @runs_kernels
-def test_a_dropped_interaction_does_not_change_the_norm():
+def test_a_dropped_interaction_does_not_change_the_norm(by_kernels):
     table, log_c = (tensor.float().to(DEVICE) for tensor in table_and_assignment(3, 4, 20))
     placed = somewhere(rows_for(3, 20))
     _, plain = sum_by_concept(table, log_c, placed, dropout_of(1, 0.0))

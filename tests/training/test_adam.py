@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from macrid.training import adam
+from macrid.ops import kernels
 from macrid.training.adam import Adam
 from tests.truth import DEVICE, KERNELS, assert_near, runs_kernels
 
@@ -50,8 +50,7 @@ settings = pytest.mark.parametrize(
 @settings
 @pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
 def test_steps_on_whole_tables_are_those_of_torch_with_clipping(clip, l2, kernel, monkeypatch):
-    if kernel:
-        monkeypatch.setattr(adam, "backend_for", lambda tensor: "triton")
+    monkeypatch.setattr(kernels, "serve", lambda tensor: kernel)
     device, shape = DEVICE if kernel else "cpu", (40, 33)  # more numbers than one program takes
     ours, theirs = [nn.Parameter(table.detach().to(device)) for table in tables(0, *shape)], tables(0, *shape)
     gradients = gradients_of(5, *shape)

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Generator, Tensor, nn
 
-from macrid.ops.sparse import Dropout, Histories, backend_for
+from macrid.ops import kernels
+from macrid.ops.sparse import Dropout, Histories
 from macrid.ops.topk import pairs, top
 
 ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
@@ -60,7 +61,7 @@ def draw_mask(shape: tuple[int, ...], rate: float, like: Tensor, generator: Gene
 
 def draw_dropout(histories: Histories, rate: float, table: Tensor, generator: Generator) -> Tensor | Dropout:
     """Which interactions the encoder does not see: a mask (interactions,), or on a GPU a seed."""
-    if backend_for(table) != "triton":
+    if not kernels.serve(table):
         return draw_mask((len(histories.items),), rate, table, generator)
     return Dropout(torch.randint(2**31, (1,), device=table.device, generator=generator), rate)
 

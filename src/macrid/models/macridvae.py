@@ -25,9 +25,10 @@ from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.models.start import ease_start, svd_start
+from macrid.ops import kernels
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
-from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
+from macrid.ops.sparse import Dropout, Histories, sum_by_concept
 from macrid.ops.vectors import unit
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class MacridNetwork(nn.Module):
 
         local: estimate the likelihood from these rows of the tables (`histories` are then in their positions).
         """
-        if backend_for(self.item_vectors) == "triton":
+        if kernels.serve(self.item_vectors):
             from macrid.models.fused import loss
 
             return Loss(*loss(self, histories, noise, beta, local))

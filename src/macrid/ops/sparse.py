@@ -8,17 +8,18 @@ vector per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_trit
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from macrid.ops import kernels
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def sum_by_concept(
     table (items, dim), log_assignment (items, concepts), keep (interactions,)
     → (batch, concepts, dim), (batch, concepts).
     """
-    if isinstance(keep, Dropout) or backend_for(table) == "triton":
+    if kernels.serve(table):
         from macrid.ops.sparse_triton import SumByConcept
 
         assert not isinstance(keep, Tensor)
@@ -137,7 +138,7 @@ def positives(
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
     """
-    if backend_for(items) == "triton":
+    if kernels.serve(items):
         from macrid.ops.sparse_triton import Positives
 
         return Positives.apply(components, items, log_assignment, histories, temperature, precision)
@@ -256,19 +257,9 @@ def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> T
     return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
-def backend_for(tensor: Tensor) -> Literal["chunked", "triton"]:
-    """What a tensor's device is served by: Triton on a GPU that has it, plain torch otherwise."""
-    return "triton" if tensor.is_cuda and tensor.dtype != torch.float64 and _has_triton() else "chunked"
-
-
 @cache
 def _hear_about_beta() -> None:
     """torch says once in a process that CSR tensors are in beta; users need not be told."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant checks)")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
-
-
-@cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

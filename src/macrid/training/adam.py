@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from macrid.ops.sparse import backend_for
+from macrid.ops import kernels
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -68,7 +68,7 @@ class Adam:
 
     def _step_whole(self, gradients: Mapping[Tensor, Tensor], scale: Tensor) -> None:
         states = [self.state[parameter] for parameter in gradients]
-        if backend_for(scale) == "triton":
+        if kernels.serve(scale):
             from macrid.ops.adam_triton import adam
 
             for (parameter, gradient), state in zip(gradients.items(), states, strict=True):

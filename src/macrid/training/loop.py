@@ -21,8 +21,8 @@ from macrid.config import TrainingSettings
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.disentanglement import is_collapsed
 from macrid.evaluation.ranking import evaluate
+from macrid.ops import kernels
 from macrid.ops.partition import Precision
-from macrid.ops.sparse import backend_for
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
@@ -219,7 +219,7 @@ def choose_precision(asked: Literal["auto"] | Precision, device: torch.device) -
 def check_fits(model: NeuralRecommender) -> None:
     """The kernels hold a whole vector on the chip."""
     dim = getattr(model.settings, "dim", 0)
-    if dim > LARGEST_DIM and backend_for(model.network.item_vectors) == "triton":
+    if dim > LARGEST_DIM and kernels.serve(model.network.item_vectors):
         raise SettingsError(f"dim is {dim}; on a GPU it may be at most {LARGEST_DIM}; lower it, or train on the CPU")
 
 

@@ -16,8 +16,8 @@ from torch import Generator, Tensor
 
 from macrid.config import TrainingSettings
 from macrid.models.macridvae import LocalTables
+from macrid.ops import kernels
 from macrid.ops.sampled import Sampler, gather
-from macrid.ops.sparse import backend_for
 from macrid.training.adam import Adam
 from macrid.training.batches import DeviceHistories
 
@@ -78,7 +78,7 @@ class Captured:
 
     def __init__(self, function: Callable[[Tensor], Tensor], generator: Generator, device: torch.device) -> None:
         self.function, self.generator = function, generator
-        self.captures = backend_for(torch.empty(0, device=device)) == "triton"
+        self.captures = device.type == "cuda" and kernels.serve(torch.empty(0, device=device))
         self._seen: dict[int, int] = {}
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
