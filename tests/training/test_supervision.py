@@ -235,9 +235,7 @@ def test_the_gradients_of_the_whole_loss_are_those_of_finite_differences(attribu
 
 
 @runs_kernels
-def test_the_fused_loss_has_the_same_terms():
-    from macrid.models.fused import loss
-
+def test_the_loss_by_kernels_has_the_same_terms(by_kernels):
     network = network_of().to(DEVICE)
     double = network_of().double()
     network.supervision, double.supervision = supervision().to(torch.device(DEVICE)), supervision()
@@ -246,7 +244,7 @@ def test_the_fused_loss_has_the_same_terms():
     batch = histories(ROWS)
     truth = double.loss(batch, Noise(), 0.5).total
     moved = type(batch)(batch.items.to(DEVICE).int(), batch.starts.to(DEVICE), batch.stops.to(DEVICE), batch.longest)
-    found = loss(network, moved, Noise(), 0.5)[0]
+    found = network.loss(moved, Noise(), 0.5).total
     assert found.item() == pytest.approx(truth.item(), rel=1e-5)
     found.backward()
     truth.backward()

@@ -25,17 +25,15 @@ from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.models.start import ease_start, svd_start
-from macrid.ops import kernels
+from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
-from macrid.ops.vectors import unit
 
 if TYPE_CHECKING:
     from macrid.training.supervision import Supervision
 
 MANY = 20  # concepts that "auto" begins with: the most that the paper tries
-EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class LocalTables(NamedTuple):
 
     item_vectors: Tensor  # (rows, dim)
     context_vectors: Tensor  # (rows, dim)
-    sample: Local | None = None
+    drawn: Local | None = None
 
 
 class MacridNetwork(nn.Module):
@@ -79,6 +77,7 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
+        self.cosine = s.similarity == "cosine"
 
     @property
     def concepts(self) -> int:
@@ -115,8 +114,7 @@ class MacridNetwork(nn.Module):
     def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
         vectors = self.item_vectors if vectors is None else vectors
-        logits = self._direction(vectors) @ self._direction(self.prototypes).mT / self.settings.temperature
-        return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=-1)
+        return encoder.log_assignment(vectors, self.prototypes, self.settings.temperature, self.cosine, gumbel)
 
     def mode_assignment(self) -> Tensor:
         """log c_i when not training: log of one-hot ("hard") or of the probabilities ("soft"): (items, concepts)."""
@@ -128,17 +126,6 @@ class MacridNetwork(nn.Module):
 
     # Encoder
 
-    def encode(
-        self, histories: Histories, log_assignment: Tensor, noise: Noise, vectors: Tensor | None = None,
-        precision: Precision | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
-        vectors = self.context_vectors if vectors is None else vectors
-        sums, squares = sum_by_concept(vectors, log_assignment, histories, noise.keep, precision or self.precision)
-        hidden = self.transform(sums / (squares + EPSILON**2).sqrt()[..., None], noise)
-        a, b = hidden.chunk(2, dim=-1)
-        return unit(a, EPSILON), b
-
     def transform(self, hidden: Tensor, noise: Noise) -> Tensor:
         """f_nn: (batch, concepts, dim) → (batch, concepts, 2 · dim)."""
         for depth, layer in enumerate(self.layers):
@@ -149,11 +136,6 @@ class MacridNetwork(nn.Module):
                 hidden = torch.tanh(hidden)
         return hidden
 
-    def kl(self, mean: Tensor, b: Tensor) -> Tensor:
-        """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
-        each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * self.settings.prior_std**2)
-        return each.sum(dim=(1, 2))
-
     # Decoder
 
     def loss(self, histories: Histories, noise: Noise, beta: float | Tensor, local: LocalTables | None = None) -> Loss:
@@ -161,42 +143,42 @@ class MacridNetwork(nn.Module):
 
         local: estimate the likelihood from these rows of the tables (`histories` are then in their positions).
         """
-        if kernels.serve(self.item_vectors):
-            from macrid.models.fused import loss
+        s = self.settings
+        vectors, contexts, drawn = local or LocalTables(self.item_vectors, self.context_vectors)
+        items, log_assignment = encoder.assign(vectors, self.prototypes, s.temperature, self.cosine, noise.gumbel)
+        sums, squares = sum_by_concept(contexts, log_assignment, histories, noise.keep, self.precision)
+        hidden = self.transform(encoder.normalise(sums, squares), noise)
+        components, kl = encoder.sample(hidden, noise.normal, s.prior_std, self.cosine)
+        nll = -self.likelihood(components, items, log_assignment, histories, drawn) / histories.batch
+        kl = kl.mean()
+        return Loss(nll + beta * kl + self.guidance(vectors, drawn), nll, kl)
 
-            return Loss(*loss(self, histories, noise, beta, local))
-        tables = LocalTables(self.item_vectors, self.context_vectors) if local is None else local
-        log_assignment = self.log_assignment(noise.gumbel, tables.item_vectors)
-        mean, b = self.encode(histories, log_assignment, noise, tables.context_vectors)
-        components = mean
-        if noise.normal is not None:
-            components = mean + noise.normal * self.settings.prior_std * torch.exp(-0.5 * b)
-        directions = self._direction(components), self._direction(tables.item_vectors), log_assignment
-        nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
-        kl = self.kl(mean, b).mean()
-        return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample), nll, kl)
-
-    def guidance(self, vectors: Tensor, sample: Local | None) -> Tensor | float:
+    def guidance(self, vectors: Tensor, drawn: Local | None) -> Tensor | float:
         """What labels add to the loss, 0 without them; vectors: of the items at hand."""
-        return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, sample)
+        return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, drawn)
 
     def likelihood(
-        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, sample: Local | None
+        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, drawn: Local | None
     ) -> Tensor:
         """ln p(x_u | z_u, C) over directions, summed over the batch."""
         s = self.settings
         given = components, items, log_assignment, s.temperature
-        bound = 1 / s.temperature if s.similarity == "cosine" else None
-        if sample is None:
+        bound = 1 / s.temperature if self.cosine else None
+        if drawn is None:
             return log_likelihood(*given, histories, precision=self.precision, bound=bound, scratch=self.scratch)
-        return sampled_log_likelihood(*given, sample, precision=self.precision, bound=bound, scratch=self.scratch)
+        return sampled_log_likelihood(*given, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
 
     # When not training
 
     @torch.no_grad()
+    def encode(self, histories: Histories, log_assignment: Tensor) -> tuple[Tensor, Tensor]:
+        """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
+        sums, squares = sum_by_concept(self.context_vectors, log_assignment, histories)
+        return encoder.posterior(self.transform(encoder.normalise(sums, squares), Noise()))
+
     def components(self, histories: Histories, log_assignment: Tensor) -> Tensor:
         """z_u = mu_u: (batch, concepts, dim)."""
-        return self.encode(histories, log_assignment, Noise(), precision="fp32")[0]
+        return self.encode(histories, log_assignment)[0]
 
     @torch.no_grad()
     def log_probabilities(self, components: Tensor, log_assignment: Tensor) -> Tensor:
@@ -226,7 +208,7 @@ class MacridNetwork(nn.Module):
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
     def _direction(self, vectors: Tensor) -> Tensor:
-        return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
+        return encoder.direction(vectors, self.cosine)
 
 
 class MacridVAE(NeuralRecommender):
@@ -319,8 +301,7 @@ class MacridVAE(NeuralRecommender):
 
     @torch.no_grad()
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
-        log_assignment = self.network.mode_assignment()
-        mean, b = self.network.encode(histories, log_assignment, Noise(), precision="fp32")
+        mean, b = self.network.encode(histories, self.network.mode_assignment())
         return mean, self.settings.prior_std * torch.exp(-0.5 * b)
 
     @torch.no_grad()

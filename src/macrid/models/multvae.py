@@ -22,8 +22,9 @@ from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.devices import on_device
 from macrid.models.layers import Decoder, draw_dropout, initialise, rank
-from macrid.models.macridvae import EPSILON, Loss, Noise
+from macrid.models.macridvae import Loss, Noise
 from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.ops.encoder import normalise
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
 
@@ -66,8 +67,7 @@ class MultNetwork(nn.Module):
         table = self.context_vectors
         alike = table.new_zeros(len(table), 1)  # every item counts 1
         sums, squares = sum_by_concept(table, alike, histories, noise.keep, precision or self.precision)
-        hidden = sums / (squares + EPSILON**2).sqrt()[..., None]
-        hidden = torch.tanh(hidden + self.context_bias)
+        hidden = torch.tanh(normalise(sums, squares) + self.context_bias)
         for depth, layer in enumerate(self.encoder):
             hidden = layer(hidden)
             if not self.variational or depth < len(self.encoder) - 1:

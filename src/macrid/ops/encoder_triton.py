@@ -1,10 +1,6 @@
-"""The small steps of Algorithm 1 on a GPU, each in one pass over memory forward and one backward.
+"""`macrid.ops.encoder` on a GPU, each step in one pass over memory forward and one backward.
 
-    assign       item vectors, prototypes  →  directions of the items, log c_i
-    normalise    the encoder's two sums  →  their quotient
-    sample       what f_nn gives, noise  →  directions of the components, KL divergence
-
-With `UNIT` false directions are the vectors themselves (inner products instead of cosines).
+With `UNIT` false directions are the vectors themselves.
 """
 
 from __future__ import annotations
@@ -17,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from macrid.ops.partition_triton import SIZES, width_of
+from macrid.ops.vectors import EPSILON
 
-EPSILON = 1e-8
 ROWS = 16  # of a table in one program
 
 
@@ -197,7 +193,7 @@ class Assign(torch.autograd.Function):
         return by_items, by_prototypes, None, None, None
 
 
-def assignable(concepts: int, dim: int) -> bool:
+def fits(concepts: int, dim: int) -> bool:
     """Whether all prototypes fit the chip, as `Assign` needs."""
     return max(16, triton.next_power_of_2(concepts)) * width_of(dim) <= 1 << 14
 

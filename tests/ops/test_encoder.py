@@ -1,4 +1,4 @@
-"""The loss from fused kernels against `MacridNetwork.loss` in float64, itself checked against Algorithm 1."""
+"""`MacridNetwork.loss` by fused kernels against the same in float64, itself checked against Algorithm 1."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
 from tests.truth import DEVICE, KERNELS, assert_near, histories, mask_of, somewhere
 
-pytestmark = KERNELS
+pytestmark = [*KERNELS, pytest.mark.usefixtures("by_kernels")]
 
 LOSS = 1e-5  # relative error of loss, likelihood and KL in single precision
 GRADIENT = 1e-5  # of every gradient, relative to its largest number
@@ -50,11 +50,9 @@ def gradients(network):
 
 
 def fused(network, noise, beta):
-    from macrid.models.fused import loss
-
     network.zero_grad()
-    losses = loss(network, somewhere(ROWS), noise, beta)
-    losses[0].backward()
+    losses = network.loss(somewhere(ROWS), noise, beta)
+    losses.total.backward()
     return losses, gradients(network)
 
 
@@ -85,7 +83,7 @@ def test_noise_may_be_left_out(missing):
 def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does(temperature):
     network = network_of(temperature=temperature, similarity="cosine")
     losses, _ = fused(network, noise_of(network), 1.0)
-    assert losses[0].item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
+    assert losses.total.item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
 
 
 @pytest.mark.parametrize("table", ["item_vectors", "context_vectors", "prototypes"])
@@ -109,19 +107,16 @@ def test_components_of_next_to_no_length_give_the_gradients_of_the_network(noisy
 
 
 def test_prototypes_too_many_for_the_chip_are_compared_in_plain_torch(monkeypatch):
-    from macrid.models import fused as kernels
-    from macrid.ops.fused_triton import assignable
+    from macrid.ops import encoder_triton
 
-    assert assignable(7, 512)
-    assert not assignable(300, 100)
-    monkeypatch.setattr(kernels, "assignable", lambda *_: False)
+    assert encoder_triton.fits(7, 512)
+    assert not encoder_triton.fits(300, 100)
+    monkeypatch.setattr(encoder_triton, "fits", lambda *_: False)
     network = network_of(concepts=3)
     check(network, noise_of(network))
 
 
 def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
-    from macrid.models.fused import loss
-
     network, generator = network_of(), torch.Generator().manual_seed(0)
     local = gather(histories(ROWS), Sampler(torch.arange(ITEMS), "popularity"), 12, generator)
     noise = network.draw_noise(local.histories, torch.Generator(DEVICE).manual_seed(1), items=len(local.rows))
@@ -140,7 +135,7 @@ def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
             **{name: getattr(local.histories, name).to(DEVICE) for name in ("items", "starts", "stops", "rows")},
         ),
     )
-    found, *_ = loss(network, on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device))
+    found = network.loss(on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device)).total
     own = Noise(noise.gumbel.cpu().double(), noise.normal.cpu().double())
     truth = double.loss(local.histories, own, 0.7, LocalTables(*theirs, local)).total
     assert found.item() == pytest.approx(truth.item(), rel=LOSS)
