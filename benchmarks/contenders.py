@@ -11,8 +11,8 @@ from torch import Tensor
 
 from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.models.macridvae import MacridNetwork
+from macrid.ops.batches import DeviceHistories
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 from macrid.training.step import Step, products
 
 LEARNING_RATE = 3e-3

@@ -40,9 +40,9 @@ from macrid.errors import MacridError, RunError, first_line
 from macrid.files import check_free, new_folder, recover, write_atomically
 from macrid.models import model_class
 from macrid.models.base import Recommender
+from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
 from macrid.models.neural import SAMPLE
-from macrid.training.loop import Epoch
 from macrid.version import __version__
 
 if TYPE_CHECKING:

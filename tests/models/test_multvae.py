@@ -10,7 +10,7 @@ from macrid.config import MultDAESettings, MultVAESettings
 from macrid.errors import SettingsError
 from macrid.models.macridvae import Noise
 from macrid.models.multvae import MultDAE, MultNetwork, MultVAE, dim_for, parameter_count
-from macrid.training.batches import DeviceHistories
+from macrid.ops.batches import DeviceHistories
 from tests.models.contract import RecommenderContract
 
 

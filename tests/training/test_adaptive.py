@@ -14,12 +14,12 @@ from macrid.config import MacridVAESettings
 from macrid.data.shop import Laws, generate
 from macrid.errors import RunError, SettingsError
 from macrid.evaluation.disentanglement import nmi
+from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MANY, MacridNetwork
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 from macrid.training.adam import Adam
 from macrid.training.adaptive import QUIET, divergences, merge, merge_alike, settled
-from macrid.training.loop import Epoch
 
 EASY = Laws(leak=0.02, strength=0.5)
 TRAINING = {"epochs": 6, "batch_size": 60, "device": "cpu"}

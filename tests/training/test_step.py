@@ -14,9 +14,9 @@ from macrid.config import MacridVAESettings, TrainingSettings
 from macrid.data.shop import ndcg
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridNetwork
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.sampled import Sampler, gather
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 from macrid.training.loop import choose_precision
 from macrid.training.step import Step, products, without_collection
 

@@ -18,12 +18,12 @@ from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
+from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
-    from macrid.training.loop import Epoch
 
 
 SAMPLE = 1000  # users whose histories a model keeps after training, to tell what is usual

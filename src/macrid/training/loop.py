@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -21,13 +21,14 @@ from macrid.config import TrainingSettings
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.disentanglement import is_collapsed
 from macrid.evaluation.ranking import evaluate
+from macrid.models.epoch import Epoch
 from macrid.ops import kernels
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.partition import Precision
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
-from macrid.training.batches import DeviceHistories
 from macrid.training.checkpoint import Progress
 from macrid.training.step import Step
 
@@ -38,32 +39,6 @@ if TYPE_CHECKING:
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
 STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU a check waits for the device, so once an epoch
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of log.jsonl; loss and KL are means per user."""
-
-    epoch: int
-    loss: float
-    kl: float
-    ndcg: float | None
-    """Validation NDCG@100."""
-    effective_concepts: float | None
-    """Concepts in use: exp of the entropy of how items divide over them."""
-    best: bool
-    seconds: float
-    concepts: int | None = None
-    """How many there are; None where there are none, and in runs of earlier versions."""
-
-    def __str__(self) -> str:
-        parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]
-        if self.ndcg is not None:
-            parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
-        if self.effective_concepts is not None:
-            total = "" if self.concepts is None else f"of {self.concepts} "
-            parts.append(f"{self.effective_concepts:.1f} {total}concepts in use")
-        return "  ".join([*parts, f"{self.seconds:.1f} s" if self.seconds >= 1 else f"{self.seconds:.2f} s"])
 
 
 def train(

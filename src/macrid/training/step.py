@@ -17,9 +17,9 @@ from torch import Generator, Tensor
 from macrid.config import TrainingSettings
 from macrid.models.macridvae import LocalTables
 from macrid.ops import kernels
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.sampled import Sampler, gather
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 
 EAGER_STEPS = 2  # of every batch size before its capture; they load kernels and warm the allocator
 
