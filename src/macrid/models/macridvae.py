@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,6 @@ from torch import Generator, Tensor, nn
 
 from macrid.config import MacridVAESettings
 from macrid.data.ids import Ids
-from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
 from macrid.models.devices import choose_device, on_device
@@ -29,9 +28,6 @@ from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
-
-if TYPE_CHECKING:
-    from macrid.training.supervision import Supervision
 
 MANY = 20  # concepts that "auto" begins with: the most that the paper tries
 
@@ -62,6 +58,13 @@ class LocalTables(NamedTuple):
     drawn: Local | None = None
 
 
+class Supervision(Protocol):
+    """What labels ask of a network in training."""
+
+    def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
+        """What to add to the loss; vectors: (rows, dim) of all items, or of those drawn."""
+
+
 class MacridNetwork(nn.Module):
     """The parameters theta and the functions of Algorithm 1."""
 
@@ -77,7 +80,10 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
-        self.cosine = s.similarity == "cosine"
+
+    @property
+    def cosine(self) -> bool:
+        return self.settings.similarity == "cosine"
 
     @property
     def concepts(self) -> int:
@@ -253,17 +259,6 @@ class MacridVAE(NeuralRecommender):
                 " set it, or give attributes only"
             )
         return labels
-
-    def _supervise(self, data: Interactions, labels: Labels) -> None:
-        from macrid.training.supervision import begin, supervision_from
-
-        assert self.training is not None
-        weight, seed = self.training.label_weight, self.training.seed
-        supervision = supervision_from(labels, data.matrix, self.network.concepts, weight, seed)
-        if self.settings.start != "random":
-            begin(self.network, supervision)
-        self.network.supervision = supervision.to(self.device)
-        self.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
 
     @torch.no_grad()
     def _score(self, histories: Histories) -> Tensor:

@@ -79,9 +79,6 @@ class NeuralRecommender(Recommender):
         """Labels of these items, checked."""
         raise SettingsError(f"{type(self).__name__} has no concepts to label; leave labels away, or train a MacridVAE")
 
-    def _supervise(self, data: Interactions, labels: Labels) -> None:
-        """Take labels into the network that training starts from."""
-
     def fit(
         self,
         train: Interactions | sp.csr_array,
@@ -108,19 +105,16 @@ class NeuralRecommender(Recommender):
         data = checked(train, validation)
         settings = TrainingSettings.make({**self.training_defaults, **training})
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
-            found = None if labels is None else self._read_labels(labels, data.items)
+            checked_labels = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
-            if found is not None:
-                self._supervise(data, found)
             self.is_training = True
             try:
                 train_network(
-                    self, data.matrix, validation, settings, labels=None if found is None else found.digest(),
-                    checkpoint=checkpoint, resume=resume, on_epoch=on_epoch, on_step=on_step,
+                    self, data.matrix, validation, settings, labels=checked_labels, checkpoint=checkpoint,
+                    resume=resume, on_epoch=on_epoch, on_step=on_step,
                 )  # fmt: skip
             finally:
                 self.is_training = False
-                self.network.supervision = None
         return self
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:

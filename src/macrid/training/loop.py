@@ -31,8 +31,10 @@ from macrid.training.adam import Adam
 from macrid.training.average import Average
 from macrid.training.checkpoint import Progress
 from macrid.training.step import Step
+from macrid.training.supervision import supervised
 
 if TYPE_CHECKING:
+    from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
 
@@ -47,19 +49,16 @@ def train(
     validation: HeldOut | None,
     settings: TrainingSettings,
     *,
-    labels: str | None = None,
+    labels: Labels | None = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`.
-
-    labels: the digest of those that the network holds.
-    """
+    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
-    with nullcontext() if folder is None else checkpoints.claimed(folder):
+    with supervised(model, labels, matrix, settings), nullcontext() if folder is None else checkpoints.claimed(folder):
         _train(model, matrix, validation, settings, labels, folder, resume, on_epoch, on_step)
     _warn_of_collapse(model)
 
@@ -69,7 +68,7 @@ def _train(
     matrix: sp.csr_array,
     validation: HeldOut | None,
     settings: TrainingSettings,
-    labels: str | None,
+    labels: Labels | None,
     folder: Path | None,
     resume: bool,
     on_epoch: Callable[[Epoch], None] | None,
@@ -84,9 +83,10 @@ def _train(
     average = Average(network, settings.average)
     progress = Progress()
     best: dict[str, Tensor] = {}
+    about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
     belongs_to = checkpoints.fingerprint(
         {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
-        {"model": type(model).__name__, "labels": labels, **model.settings.model_dump(), **settings.model_dump()},
+        {**about, **model.settings.model_dump(), **settings.model_dump()},
     )
     if folder is not None and not resume:
         checkpoints.remove(folder)
@@ -100,7 +100,7 @@ def _train(
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, step, settings, epoch, on_step)
-            check_weights(model, epoch)
+            _check_weights(model, epoch)
             if (
                 adapts
                 and not adaptive.settled([record.concepts or 0 for record in model.log])
@@ -116,7 +116,7 @@ def _train(
                 if is_best:
                     best = _copy(network)
                     progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
-                in_use = effective_concepts(network)
+                in_use = _effective_concepts(network)
             seconds, concepts = time.monotonic() - started, getattr(network, "concepts", None)
             record = Epoch(epoch, loss, kl, ndcg, in_use, is_best, seconds, concepts)
             model.log.append(record)
@@ -170,7 +170,7 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
         )
 
 
-def check_weights(model: NeuralRecommender, epoch: int) -> None:
+def _check_weights(model: NeuralRecommender, epoch: int) -> None:
     """The last step of an epoch can break the weights, which no loss shows any more."""
     if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
         _stop(f"the weights became too large for numbers in the last step of epoch {epoch}", model)
@@ -212,12 +212,12 @@ def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def effective_concepts(network: Any) -> float | None:
+def _effective_concepts(network: Any) -> float | None:
     return network.effective_concepts() if hasattr(network, "effective_concepts") else None
 
 
 def _warn_of_collapse(model: NeuralRecommender) -> None:
-    in_use = effective_concepts(model.network)
+    in_use = _effective_concepts(model.network)
     concepts = getattr(model.network, "concepts", 1)
     if in_use is not None and is_collapsed(in_use, concepts):
         other = {"similarity": ("inner", "cosine"), "start": ("random", "svd")}

@@ -6,6 +6,8 @@ spread first (`spread`), and every item is pulled towards what is known or belie
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,9 @@ from macrid.data.labels import Labels
 from macrid.models.start import item_factors, spherical_kmeans, truncated_svd
 
 if TYPE_CHECKING:
+    from macrid.config import TrainingSettings
     from macrid.models.macridvae import MacridNetwork
+    from macrid.models.neural import NeuralRecommender
     from macrid.ops.sampled import Local
 
 RANK = 100  # directions of the embedding that labels are spread in
@@ -32,6 +36,26 @@ FEW = 4  # directions in which an attribute is looked for at least; one for ever
 RIDGE = 0.3  # penalty of its regression, times the variance
 KMEANS_ROUNDS = 30
 NUMBERS = 1 << 22  # interactions × concepts at once
+
+
+@contextmanager
+def supervised(
+    model: NeuralRecommender, labels: Labels | None, matrix: sp.csr_array, training: TrainingSettings
+) -> Iterator[None]:
+    """The loss of a MacridVAE asks for the labels meanwhile; it starts from them unless it starts at random."""
+    if labels is None:
+        yield
+        return
+    network = model.network
+    supervision = supervision_from(labels, matrix, network.concepts, training.label_weight, training.seed)
+    if model.settings.start != "random":
+        begin(network, supervision)
+    model.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
+    network.supervision = supervision.to(model.device)
+    try:
+        yield
+    finally:
+        network.supervision = None
 
 
 def embed(matrix: sp.csr_array, seed: int) -> Tensor:
@@ -163,15 +187,15 @@ class Supervision:
             setattr(self, name, getattr(self, name).to(device))
         return self
 
-    def loss(self, network: MacridNetwork, vectors: Tensor, sample: Local | None) -> Tensor:
+    def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
         """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): ().
 
         vectors: (rows, dim) of all items, or of those at hand.
         """
-        rows = slice(None) if sample is None else sample.rows
+        rows = slice(None) if drawn is None else drawn.rows
         real = None
-        if sample is not None and sample.count is not None:
-            real = (torch.arange(len(vectors), device=vectors.device) < sample.count).to(vectors.dtype)
+        if drawn is not None and drawn.count is not None:
+            real = (torch.arange(len(vectors), device=vectors.device) < drawn.count).to(vectors.dtype)
         total = vectors.new_zeros(())
         if self.classes:
             trust = self.trust[rows] if real is None else self.trust[rows] * real
