@@ -65,7 +65,7 @@ def shop_of(seed: int, users: int = 4000, items: int = 1200, **training: Any) ->
     truth = Truth(shop, split)
     rows = [truth.row("plain model", plain, "original", beside=beside)]
     rows.append(truth.row(f"beta = {LARGER_BETA:g}", fitted(beta=LARGER_BETA), "original"))
-    rows += [truth.row(f"turned by {by}", plain, by) for by in ("sparsity", "independence", "attributes")]
+    rows += [truth.row(f"turned by {by}", plain, by) for by in ("independence", "attributes")]
     for name, labels, chosen in truth.labels(seed):
         model = fitted(labels)
         rows.append(truth.row(name, model, "original", without=chosen))

@@ -259,19 +259,20 @@ def _axes_bytes(model: Recommender) -> bytes:
 
 def _read_axes(path: Path, model: Recommender) -> None:
     """axes.safetensors and names.json, where a run has them."""
-    from macrid.interpret.axes import Axes, Fit, unturned
+    from macrid.interpret.axes import KINDS, Axes, Fit, unturned
 
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
         with safe_open(path / "axes.safetensors", "numpy") as file:
             about = file.metadata() or {}
         fits = json.loads(about["fits"])
-        for kind in sorted({name.rpartition(".")[0] for name in tensors}):
+        model.axes_in_use = tuple(json.loads(about["in_use"]))
+        found = {name.rpartition(".")[0] for name in tensors}
+        for kind in sorted(found & {*KINDS, *model.axes_in_use}):  # earlier versions knew others
             own = tuple(Fit(*fit) for fit in fits.get(kind, []))
             low, high = tensors.get(f"{kind}.low"), tensors.get(f"{kind}.high")
             rotation = unturned(*tensors["original.low"].shape) if kind == "original" else tensors[f"{kind}.rotation"]
             model.axes[kind] = Axes(kind, rotation, low, high, own)
-        model.axes_in_use = tuple(json.loads(about["in_use"]))
     if (path / "names.json").exists():
         model.names = _read(path, "names.json", lambda file: read_names(file.parent))
     _check_axes(model)
