@@ -79,6 +79,13 @@ def test_noise_may_be_left_out(missing):
     check(network, replace(noise_of(network), **{missing: None}))
 
 
+def test_noise_for_kernels_leaves_out_interactions_by_a_new_seed_each_time():
+    network, generator = network_of(dropout=0.3), torch.Generator(DEVICE).manual_seed(0)
+    first, second = (network.draw_noise(somewhere(ROWS), generator).keep for _ in range(2))
+    assert first.rate == second.rate == 0.3
+    assert first.seed.item() != second.seed.item()
+
+
 @pytest.mark.parametrize("temperature", [0.02, 2.0])
 def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does(temperature):
     network = network_of(temperature=temperature, similarity="cosine")
