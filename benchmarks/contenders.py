@@ -10,9 +10,9 @@ from benchmarks.dense import DenseMacridVAE, PartitionDense, train_epoch
 from torch import Tensor
 
 from macrid.models.macridvae import MacridNetwork
+from macrid.ops.batches import DeviceHistories
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 from macrid.training.step import Step, products
 
 LEARNING_RATE = 3e-3

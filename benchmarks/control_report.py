@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from benchmarks.measuring import filled_from
 
 RESULTS = Path(__file__).parent / "results"
 FILE = Path(__file__).parents[1] / "docs" / "control.md"
+REMOVED = RESULTS / "control-removed.json"
+"""What was tried, made things worse and is no longer in the code."""
 COLUMNS = {
     "ndcg@100": "NDCG@100",
     "factor_mean": "factor, mean",
@@ -46,25 +49,32 @@ def filled(text: str) -> str:
 
 def shop(found: dict[str, Any]) -> str:
     """Means over seeds; the MultVAE below."""
-    rows = found["rows"]
+    rows, removed = found["rows"], _removed()
     seeds = sorted({row["seed"] for row in rows})
     lines = _head("", *COLUMNS.values())
-    for way in dict.fromkeys(row["way"] for row in rows):
-        own = [row for row in rows if row["way"] == way]
+    for way in dict.fromkeys(row["way"] for row in (*rows, *removed["rows"])):
+        own = [row for row in (*rows, *removed["rows"]) if row["way"] == way]
         lines.append(_row(way, *(_mean(own, key) for key in COLUMNS)))
     beside = [row["beside"] for row in rows if "beside" in row]
     cells = [_mean(beside, key) if key in beside[0] else "" for key in COLUMNS]
     lines.append(_row("MultVAE, concept activation vectors", *cells))
-    return "\n".join(lines) + f"\n\nMeans over {len(seeds)} seeds, the least factor over all of them. {_where(found)}"
+    means = f"Means over {len(seeds)} seeds, the least factor over all of them. {_where(found)}"
+    return "\n".join(lines) + f"\n\n{means} What was removed: {_where(removed)}"
 
 
 def every_seed(found: dict[str, Any]) -> str:
     chosen = ("ndcg@100", "factor_mean", "factor_least", "dci", "monotonicity", "leakage", "random")
     lines = _head("", "seed", *(COLUMNS[key] for key in chosen))
-    for way in dict.fromkeys(row["way"] for row in found["rows"]):
-        for row in (row for row in found["rows"] if row["way"] == way):
+    rows = [*found["rows"], *_removed()["rows"]]
+    for way in dict.fromkeys(row["way"] for row in rows):
+        for row in (row for row in rows if row["way"] == way):
             lines.append(_row(way, str(row["seed"]), *(_number(row[key], _digits(key)) for key in chosen)))
     return "\n".join(lines)
+
+
+def _removed() -> dict[str, Any]:
+    removed = json.loads(REMOVED.read_text(encoding="utf-8"))
+    return {**removed, "rows": [{**row, "way": f"{row['way']} (tried, removed)"} for row in removed["rows"]]}
 
 
 def axes_of_movies(found: dict[str, Any]) -> str:

@@ -24,7 +24,8 @@ import torch.nn.functional as F
 
 from macrid.data.ids import Ids
 from macrid.data.interactions import csr_from_pairs
-from macrid.models.macridvae import EPSILON, MacridNetwork, MacridVAE
+from macrid.models.macridvae import MacridNetwork, MacridVAE
+from macrid.ops.vectors import EPSILON
 
 CONCEPTS, DIM, HISTORY, N = 7, 100, 70, 10
 

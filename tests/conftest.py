@@ -11,6 +11,14 @@ if not torch.cuda.is_available():  # kernels run in Triton's interpreter, to be 
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+@pytest.fixture
+def by_kernels(monkeypatch):
+    """Ops in single precision use kernels on a CPU, too."""
+    from macrid.ops import kernels
+
+    monkeypatch.setattr(kernels, "serve", lambda tensor: tensor.dtype != torch.float64)
+
+
 @pytest.fixture(scope="session")
 def shop():
     from macrid.data.shop import generate

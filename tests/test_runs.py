@@ -52,6 +52,14 @@ def test_a_loaded_run_scores_exactly_as_the_model_did(run, trained):
     assert again.table.equals(model.table)
 
 
+def test_a_run_with_a_setting_that_was_removed_opens(run, trained):
+    config = json.loads((run / "config.json").read_text())
+    config["settings"]["total_correlation"] = 0.3
+    (run / "config.json").write_text(json.dumps(config))
+    model = macrid.load(run, device="cpu")
+    assert model.settings == trained[0].settings
+
+
 def test_held_out_users_come_back_with_the_run(run, trained):
     _, split = trained
     for name in ("validation", "test"):

@@ -195,16 +195,15 @@ def assert_same(
 
 
 def mask_of(dropout: Dropout, rows: Histories, items: int) -> Tensor:
-    """What dropout by a seed multiplies each interaction with: (models, interactions), the batch's users in order."""
+    """What dropout by a seed multiplies each interaction with: (interactions,), the batch's users in order."""
     from macrid.ops.sparse_triton import SumByConcept
 
-    models = len(dropout.seed)
-    eye = torch.eye(items, device=DEVICE).expand(models, items, items).contiguous()
-    kept, _ = SumByConcept.apply(eye, torch.zeros(models, items, 1, device=DEVICE), rows, dropout, "fp32")
+    eye = torch.eye(items, device=DEVICE)
+    kept, _ = SumByConcept.apply(eye, torch.zeros(items, 1, device=DEVICE), rows, dropout, "fp32")
     places = [
         (user, int(item))
         for user in range(rows.batch)
         for item in rows.items[int(rows.starts[user]) : int(rows.stops[user])]
     ]
     users, own = torch.tensor(places, dtype=torch.long).reshape(-1, 2).t()
-    return kept[:, users, 0, own].cpu()
+    return kept[users, 0, own].cpu()

@@ -32,7 +32,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from macrid.concepts.axes import remember_range
+from macrid.concepts.axes import KINDS, remember_range
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import Names
 from macrid.data.ids import Ids
@@ -42,9 +42,9 @@ from macrid.errors import MacridError, RunError, first_line
 from macrid.files import check_free, new_folder, recover, write_atomically
 from macrid.models import model_class
 from macrid.models.base import Recommender
+from macrid.models.epoch import Epoch
 from macrid.models.macridvae import SAMPLE, MacridVAE
-from macrid.settings import TrainingSettings
-from macrid.training.loop import Epoch
+from macrid.settings import REMOVED, TrainingSettings
 from macrid.version import __version__
 
 FORMAT = 1
@@ -237,7 +237,8 @@ def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
-        return model_class(str(config["class"]))(**config.get("settings", {}))
+        settings = {name: value for name, value in config.get("settings", {}).items() if name not in REMOVED}
+        return model_class(str(config["class"]))(**settings)
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error
 
@@ -261,12 +262,13 @@ def _read_meaning(path: Path) -> Meaning:
         with safe_open(path / "axes.safetensors", "numpy") as file:
             about = file.metadata() or {}
         fits = json.loads(about["fits"])
-        for kind in sorted({name.rpartition(".")[0] for name in tensors}):
+        meaning.in_use = tuple(json.loads(about["in_use"]))
+        kinds = {name.rpartition(".")[0] for name in tensors}
+        for kind in sorted(kinds & {*KINDS, *meaning.in_use}):  # earlier versions knew others
             own_fits = tuple(Fit(*fit) for fit in fits.get(kind, []))
             low, high = tensors.get(f"{kind}.low"), tensors.get(f"{kind}.high")
             rotation = unturned(*tensors["original.low"].shape) if kind == "original" else tensors[f"{kind}.rotation"]
             meaning.axes[kind] = Axes(kind, rotation, low, high, own_fits)
-        meaning.in_use = tuple(json.loads(about["in_use"]))
     if (path / "names.json").exists():
         meaning.names = _read(path, "names.json", lambda file: read_names(file.parent))
     return meaning

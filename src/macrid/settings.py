@@ -10,6 +10,9 @@ from pydantic_core import PydanticCustomError
 
 from macrid.errors import SettingsError
 
+REMOVED = {"total_correlation": 0.0}
+"""Settings that runs and checkpoints of earlier versions may have, with the values that changed nothing."""
+
 
 class Settings(BaseModel):
     """The base of all settings: unknown names and wrong values are refused with a `SettingsError`."""
@@ -60,8 +63,6 @@ class MacridVAESettings(Settings):
     """Before training: item vectors from a truncated SVD and prototypes from spherical k-means on them; the same with
     context vectors, too, so that the encoder starts by adding up items; both from an SVD of EASE's weights, which takes
     memory for every pair of items; or random numbers."""
-    total_correlation: float = Field(0.0, ge=0)
-    """Weight of a Gaussian estimate of how far the dimensions of a component are from independent over users."""
     merge_below: float = Field(0.7, ge=0, lt=1)
     """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
 

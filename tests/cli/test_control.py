@@ -15,7 +15,7 @@ from macrid.control.explain import explain
 from tests.planted import SIZE, planted
 
 HISTORY = "item-000,item-001,item-010,item-011,item-110,item-111"
-KINDS = ["independence", "sparsity", "attributes"]
+KINDS = ["independence", "attributes"]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_there_is_help_with_an_example(invoke, command):
         ("steer", "--concept", 0, "--share", 0.5),
         ("axes",),
         ("axes", "--by", "magic"),
-        ("axes", "--by", "sparsity", "--attribute", "size"),
+        ("axes", "--by", "independence", "--attribute", "size"),
         ("inspect", "--beside", "x"),
         ("recommend", "--explain", "--input", "a.parquet", "--output", "b.parquet"),
     ],
@@ -143,7 +143,7 @@ def test_our_errors_are_one_line_and_exit_1(invoke, world, tmp_path, monkeypatch
     [
         ("traverse", "--item", "bag-0001", "--dimension", 1),
         ("steer", "--history", "bag-0001", "--concept", 0, "--share", 0.5),
-        ("axes", "--by", "sparsity"),
+        ("axes", "--by", "independence"),
         ("names",),
         ("inspect", "--control"),
     ],
@@ -342,7 +342,7 @@ def test_people_read_axes_within_80_columns(invoke, world):
     assert f"next: macrid inspect {world}" in out
 
 
-@pytest.mark.parametrize("args", [("axes", "--by", "sparsity"), ("names", "--set", "0=handbags")])
+@pytest.mark.parametrize("args", [("axes", "--by", "independence"), ("names", "--set", "0=handbags")])
 def test_a_run_that_cannot_be_written_is_told_of_and_stays_as_it_is(invoke, world, monkeypatch, args):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
@@ -381,7 +381,7 @@ def test_a_name_that_was_set_survives_finding_names_and_axes_anew(invoke, world)
     assert told() == ("handbags", "length", ("light", "heavy"))
     assert invoke("names", world, "--anew")[0] == 0
     assert told() == ("handbags", "length", ("light", "heavy"))
-    assert invoke("axes", world, "--by", "sparsity", "--always")[0] == 0
+    assert invoke("axes", world, "--by", "independence", "--always")[0] == 0
     assert told()[0] == "handbags"
     assert invoke("axes", world, "--by", "original")[0] == 0
     assert told() == ("handbags", "length", ("light", "heavy"))

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
@@ -25,7 +24,6 @@ from macrid.concepts.axes import (
     independent,
     significant,
     use,
-    varimax,
     weights_of,
 )
 from macrid.concepts.meaning import Axes, Fit, meaning_of
@@ -84,7 +82,7 @@ def scores_turned(model, histories, rotation):
     return log_softmax(logsumexp(np.stack(products, axis=2) + log_c, axis=2), axis=1)
 
 
-@pytest.mark.parametrize("by", ["independence", "sparsity", "attributes"])
+@pytest.mark.parametrize("by", ["independence", "attributes"])
 def test_scores_in_turned_coordinates_are_those_of_the_model(either, by):
     model, histories = either
     rotation = find(model, by).rotation
@@ -97,7 +95,7 @@ def test_scores_in_turned_coordinates_are_those_of_the_model(either, by):
     assert np.diff(along, axis=1).max() < 2e-6  # the same ranking, but for what float32 cannot tell apart
 
 
-@pytest.mark.parametrize("by", ["independence", "sparsity", "attributes"])
+@pytest.mark.parametrize("by", ["independence", "attributes"])
 def test_axes_in_use_change_no_score_and_no_recommendation(own, wide, by):
     model, split = wide
     use(own, find(own, by))
@@ -117,7 +115,7 @@ def test_axes_are_orthonormal(wide, by):
         np.testing.assert_array_equal(found.rotation, np.broadcast_to(np.eye(DIM), (7, DIM, DIM)))
 
 
-# Independence, sparsity, and in how many directions
+# Independence, and in how many directions
 
 
 def test_planted_independent_sources_are_recovered_up_to_sign_and_order():
@@ -137,33 +135,6 @@ def test_planted_independent_sources_are_recovered_up_to_sign_and_order():
     alike = np.abs(np.corrcoef((points @ found.T).T, theirs.T)[:5, 5:])
     assert sorted(alike.argmax(axis=1)) == list(range(5))
     assert alike.max(axis=1).min() > 0.995
-
-
-def criterion(points):
-    """Of varimax: how much squared coordinates vary, summed over dimensions."""
-    return float(np.var(points**2, axis=0).sum())
-
-
-@settings(deadline=None, max_examples=25)
-@given(seeds, st.integers(2, 6))
-def test_varimax_never_lowers_its_criterion_and_is_a_rotation(seed, dim):
-    random = np.random.default_rng(seed)
-    points = random.normal(size=(60, dim)) * random.uniform(0.5, 2, size=dim)
-    turn = varimax(points, random)
-    np.testing.assert_allclose(turn @ turn.T, np.eye(dim), atol=1e-9)
-    assert criterion(points @ turn.T) >= criterion(points) * (1 - 1e-9)
-
-
-def test_planted_sparse_loadings_are_recovered():
-    random = np.random.default_rng(1)
-    loadings = np.eye(4)[random.integers(0, 4, size=400)] * random.normal(size=(400, 1)) * [1.0, 1.5, 0.8, 1.2]
-    turn = a_rotation(random, 4)
-    points = (loadings + random.normal(scale=0.02, size=loadings.shape)) @ turn
-    found = varimax(points, random)
-    cosines = np.abs(found @ turn.T)
-    assert sorted(cosines.argmax(axis=1)) == list(range(4))
-    assert cosines.max(axis=1).min() > 0.995
-    assert criterion(points @ found.T) > 1.5 * criterion(points)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -215,17 +186,16 @@ def test_popularity_goes_first_where_it_can_be_told(place):
     popularity = random.integers(1, 400, size=560)
     vectors += np.outer(np.log(popularity) / 3, direction)
     model = place(vectors, of, popularity=popularity)
-    for by in ("independence", "sparsity"):
-        found = find(model, by)
-        assert [(fit.concept, fit.dimension, fit.attribute) for fit in found.fits] == [
-            (0, 0, "popularity"),
-            (1, 0, "popularity"),
-        ]
-        for k in (0, 1):
-            along = vectors[of == k] @ found.rotation[k].T
-            told = [abs(spearmanr(popularity[of == k], along[:, j]).statistic) for j in range(DIM)]
-            assert told[0] > 0.7
-            assert max(told[1:]) < 0.3
+    found = find(model, "independence")
+    assert [(fit.concept, fit.dimension, fit.attribute) for fit in found.fits] == [
+        (0, 0, "popularity"),
+        (1, 0, "popularity"),
+    ]
+    for k in (0, 1):
+        along = vectors[of == k] @ found.rotation[k].T
+        told = [abs(spearmanr(popularity[of == k], along[:, j]).statistic) for j in range(DIM)]
+        assert told[0] > 0.7
+        assert max(told[1:]) < 0.3
 
 
 def test_a_concept_of_few_items_keeps_the_original_axes(place):
@@ -233,7 +203,7 @@ def test_a_concept_of_few_items_keeps_the_original_axes(place):
     vectors, _, _ = planted_sources(random)
     concepts = np.repeat([0, 1, 2], [FEWEST_ITEMS - 1, FEWEST_ITEMS, 560 - 2 * FEWEST_ITEMS + 1])
     table = {"year": vectors[:, 0] + 0.01 * random.normal(size=560)}
-    for by in ("independence", "sparsity", "attributes"):
+    for by in ("independence", "attributes"):
         found = find(place(vectors, concepts, table), by)
         for k in (0, 3, 4, 5, 6):
             np.testing.assert_array_equal(found.rotation[k], np.eye(DIM))
@@ -427,10 +397,13 @@ def test_the_same_seed_gives_the_same_axes(wide):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"by": "magic"}, "axes by 'magic' are not known; choose from original, independence, sparsity, attributes"),
+        ({"by": "magic"}, "axes by 'magic' are not known; choose from original, independence, attributes"),
         ({"by": "attributes", "attributes": ["colour of x"]}, "no attribute 'colour of x'; items have popularity"),
         ({"by": "attributes", "attributes": []}, "no attributes to turn axes by"),
-        ({"by": "sparsity", "attributes": ["price"]}, "attributes go with by='attributes', not with by='sparsity'"),
+        (
+            {"by": "independence", "attributes": ["price"]},
+            "attributes go with by='attributes', not with by='independence'",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for(wide, asked, told):
@@ -456,14 +429,14 @@ def test_models_without_concepts_or_without_training_have_no_axes(shop_split):
 
 def test_axes_of_another_shape_or_of_unknown_kinds_are_refused(own):
     with pytest.raises(RequestError, match=r"axes of shape \(2, 3, 3\) do not fit 7 concepts of 16"):
-        use(own, Axes("sparsity", np.stack([np.eye(3)] * 2)))
-    axes = find(own, "sparsity")
+        use(own, Axes("independence", np.stack([np.eye(3)] * 2)))
+    axes = find(own, "independence")
     with pytest.raises(RequestError, match="'attributes' was not found yet"):
-        use(own, axes, ["sparsity"] * 6 + ["attributes"])
+        use(own, axes, ["independence"] * 6 + ["attributes"])
     with pytest.raises(RequestError, match="one each; these are 6"):
-        use(own, axes, ["sparsity"] * 6)
+        use(own, axes, ["independence"] * 6)
     assert meaning_of(own).in_use == ()
-    use(own, axes, ["sparsity"] * 6 + ["original"])
+    use(own, axes, ["independence"] * 6 + ["original"])
     space = space_of(own)
     np.testing.assert_array_equal(space.axes(0), axes.rotation[0])
     np.testing.assert_array_equal(space.axes(6), np.eye(DIM))
@@ -502,7 +475,7 @@ def test_a_copy_of_a_model_has_a_space_of_its_own(wide):
 
 
 def test_training_again_forgets_axes_and_names(own, shop_split):
-    use(own, find(own, "sparsity"))
+    use(own, find(own, "independence"))
     meaning_of(own).names = naming.find(own)
     own.fit(shop_split.train, epochs=1, batch_size=100, device="cpu")
     assert (meaning_of(own).axes, meaning_of(own).in_use, meaning_of(own).names) == ({}, (), None)
@@ -526,8 +499,8 @@ def test_while_a_model_is_trained_nothing_is_kept(shop_split):
 def turned_run(wide, tmp_path_factory):
     """(model, folder) with two kinds of axes, names, and one edit: do not change them."""
     model = copy.deepcopy(wide[0])
-    use(model, find(model, "sparsity"))
-    use(model, find(model, "attributes"), ["attributes"] * 4 + ["sparsity"] * 2 + ["original"])
+    use(model, find(model, "independence"))
+    use(model, find(model, "attributes"), ["attributes"] * 4 + ["independence"] * 2 + ["original"])
     meaning_of(model).names = naming.find(model).renamed(2, "mine")
     folder = tmp_path_factory.mktemp("turned") / "run"
     runs.save(model, folder, heldout={"test": wide[1].test})
@@ -557,11 +530,27 @@ def same(one, two):
 def test_a_run_keeps_axes_and_names(turned_run, run, wide):
     model = turned_run[0]
     again = macrid.load(run, "cpu")
-    assert set(meaning_of(again).axes) == {"original", "sparsity", "attributes"}
+    assert set(meaning_of(again).axes) == {"original", "independence", "attributes"}
     assert all(isinstance(fit, Fit) for fit in meaning_of(again).axes["attributes"].fits)
     same(again, model)
     np.testing.assert_array_equal(space_of(again).axes(5), space_of(model).axes(5))
     np.testing.assert_array_equal(again.sample.toarray(), wide[1].test.history.toarray())
+
+
+SPARSE = {"sparsity.rotation": a_rotation(np.random.default_rng(0), DIM).astype(np.float32)[None].repeat(7, axis=0)}
+
+
+def test_axes_of_a_kind_that_was_removed_stay_readable_where_they_are_in_use(run):
+    """Earlier versions turned axes by sparsity, too."""
+    rewritten(run, SPARSE)
+    assert set(meaning_of(macrid.load(run, "cpu")).axes) == {"original", "independence", "attributes"}
+    in_use = ("sparsity",) * 6 + ("attributes",)
+    rewritten(run, SPARSE, in_use=json.dumps(in_use))
+    model = macrid.load(run, "cpu")
+    assert meaning_of(model).in_use == in_use
+    np.testing.assert_array_equal(space_of(model).axes(5), SPARSE["sparsity.rotation"][5])
+    runs.keep(model, run)
+    same(macrid.load(run, "cpu"), model)
 
 
 def test_keep_replaces_axes_and_names_and_nothing_else(turned_run, run):
@@ -622,17 +611,17 @@ EYE = np.stack([np.eye(DIM, dtype=np.float32)] * 7)
 @pytest.mark.parametrize(
     "change",
     [
-        {"tensors": {"sparsity.rotation": EYE[:6]}},
-        {"tensors": {"sparsity.rotation": EYE[:, :8, :8]}},
-        {"tensors": {"sparsity.rotation": EYE * np.float32(np.nan)}},
-        {"tensors": {"sparsity.rotation": None}},
+        {"tensors": {"independence.rotation": EYE[:6]}},
+        {"tensors": {"independence.rotation": EYE[:, :8, :8]}},
+        {"tensors": {"independence.rotation": EYE * np.float32(np.nan)}},
+        {"tensors": {"independence.rotation": None}},
         {"tensors": {"attributes.low": EYE[:6, 0]}},
-        {"in_use": json.dumps(["sparsity"] * 6)},
+        {"in_use": json.dumps(["independence"] * 6)},
         {"in_use": json.dumps(["magic"] * 7)},
         {"in_use": "["},
         {"in_use": None},
-        {"fits": json.dumps({"sparsity": [[0, 99, "year", 0.5, 0.01]]})},
-        {"fits": json.dumps({"sparsity": [[0, 1, "year"]]})},
+        {"fits": json.dumps({"independence": [[0, 99, "year", 0.5, 0.01]]})},
+        {"fits": json.dumps({"independence": [[0, 1, "year"]]})},
         {"fits": None},
     ],
 )

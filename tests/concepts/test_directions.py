@@ -102,7 +102,7 @@ def test_without_names_the_attributes_of_fitted_axes_serve(own):
 def test_names_of_other_axes_are_not_those_of_the_axes_in_use(own):
     meaning_of(own).names = naming.find(own).renamed_dimension(0, 3, name="mine")
     assert numbered(space_of(own), 0, "mine") == 3
-    use(own, find(own, "sparsity"))
+    use(own, find(own, "independence"))
     assert names_in(space_of(own), 0).get(3) is None
     with pytest.raises(RequestError, match="no dimension 'mine'"):
         along(space_of(own), 0, "mine")

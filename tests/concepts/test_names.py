@@ -349,7 +349,7 @@ def test_edited_dimensions_wait_until_their_axes_are_in_use_again(found):
     edited = found.renamed_dimension(1, 3, low="cheap", high="dear").renamed(0, "mine")
     turned = Names(
         found.concepts,
-        tuple(e.model_copy(update={"axes": "sparsity", "axis": f"x{e.dimension}"}) for e in found.dimensions),
+        tuple(e.model_copy(update={"axes": "independence", "axis": f"x{e.dimension}"}) for e in found.dimensions),
     )
     elsewhere = renewed(edited, turned)
     assert elsewhere.concept_name(0) == "mine"

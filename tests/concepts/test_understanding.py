@@ -54,12 +54,12 @@ def test_axes_are_used_where_they_tell_more(planted):
 def test_original_axes_stay_where_they_tell_as_much(planted):
     model, _ = planted
     random = np.random.default_rng(1)
-    mixed = Axes("sparsity", np.stack([a_rotation(random).astype(np.float32)] * 7))
+    mixed = Axes("independence", np.stack([a_rotation(random).astype(np.float32)] * 7))
     space = space_of(model)
-    told = {"original": evidence(space, None), "sparsity": evidence(space, mixed)}
+    told = {"original": evidence(space, None), "independence": evidence(space, mixed)}
     assert told["original"][0] > 0.6
-    assert told["sparsity"][0] < 0.5
-    assert meaning._best({kind: values[0] for kind, values in told.items()}, "sparsity") == "original"
+    assert told["independence"][0] < 0.5
+    assert meaning._best({kind: values[0] for kind, values in told.items()}, "independence") == "original"
 
 
 def test_without_an_attribute_axes_by_independence_are_used(planted):
@@ -73,11 +73,11 @@ def test_without_an_attribute_axes_by_independence_are_used(planted):
 def test_kinds_found_before_are_compared_with_and_used_where_they_tell_more(planted):
     model, _ = planted
     before = understand(model, ["attributes"])
-    after = understand(model, ["sparsity"])
-    assert {"original", "attributes", "sparsity"} <= set(after.evidence)
+    after = understand(model, ["independence"])
+    assert {"original", "attributes", "independence"} <= set(after.evidence)
     for k, kind in enumerate(after.in_use):
-        if kind == "sparsity":
-            assert after.evidence["sparsity"][k] >= before.evidence["attributes"][k] - 0.02
+        if kind == "independence":
+            assert after.evidence["independence"][k] >= before.evidence["attributes"][k] - 0.02
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_evidence_of_original_axes_is_the_mean_of_the_strongest_correlations_bey
 
 def test_always_uses_the_last_kind_everywhere(planted):
     model, _ = planted
-    expected = tuple("sparsity" if len(space_of(model).own(k)) >= 40 else "original" for k in range(7))
-    assert "sparsity" in expected
-    assert understand(model, ["attributes", "sparsity"], always=True).in_use == expected
-    assert set(meaning_of(model).axes) >= {"attributes", "sparsity"}
-    np.testing.assert_array_equal(space_of(model).axes(1), meaning_of(model).axes["sparsity"].rotation[1])
+    expected = tuple("independence" if len(space_of(model).own(k)) >= 40 else "original" for k in range(7))
+    assert "independence" in expected
+    assert understand(model, ["attributes", "independence"], always=True).in_use == expected
+    assert set(meaning_of(model).axes) >= {"attributes", "independence"}
+    np.testing.assert_array_equal(space_of(model).axes(1), meaning_of(model).axes["independence"].rotation[1])
 
 
 def test_original_goes_back_and_keeps_the_other_axes(planted):
@@ -156,7 +156,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(own):
     assert (meaning_of(own).axes, meaning_of(own).in_use, meaning_of(own).names) == ({}, (), None)
 
 
-@pytest.mark.parametrize("by", ["independence", "sparsity", "attributes"])
+@pytest.mark.parametrize("by", ["independence", "attributes"])
 def test_the_column_that_is_told_best_grows_along_every_axis(wide, by):
     model, space = wide[0], space_of(wide[0])
     before = find(model, by)

@@ -495,12 +495,12 @@ def test_a_stored_move_stays_what_it_was_when_axes_are_turned(models, history):
     random = np.random.default_rng(3)
     dim = space_of(model).dim
     turned = np.stack([np.linalg.qr(random.normal(size=(dim, dim)))[0] for _ in range(7)]).astype(np.float32)
-    use(model, Axes("sparsity", turned))
+    use(model, Axes("independence", turned))
     assert steer(model, history, moves=stored).ids == first.ids
     along_new = steer(model, history, concept=1, dimension=2, to=0.1)
     kept = [move.as_json() for move in along_new.moves]
     assert kept[0]["axis"] != stored[0]["axis"]
-    del meaning_of(model).axes["sparsity"]
+    del meaning_of(model).axes["independence"]
     meaning_of(model).in_use = ()
     with pytest.raises(RequestError, match="dimension 2 of concept 1 was made along axes that are no longer there"):
         steer(model, history, moves=kept)

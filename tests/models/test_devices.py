@@ -9,6 +9,7 @@ import macrid
 from macrid.data.shop import generate
 from macrid.errors import SettingsError, TrainingError
 from macrid.models.devices import choose_device, explained, on_device
+from macrid.ops import kernels
 from macrid.settings import TrainingSettings
 from macrid.training import loop
 
@@ -47,7 +48,7 @@ def test_more_dimensions_than_the_kernels_hold_are_refused_on_a_gpu_only(model, 
     loop.check_fits(model)
     monkeypatch.setattr(loop, "LARGEST_DIM", 3)
     loop.check_fits(model)
-    monkeypatch.setattr(loop, "backend_for", lambda tensor: "triton")
+    monkeypatch.setattr(kernels, "serve", lambda tensor: True)
     with pytest.raises(SettingsError, match=r"dim is 4; on a GPU it may be at most 3; lower it, or train on the CPU"):
         loop.check_fits(model)
 

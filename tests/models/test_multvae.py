@@ -9,9 +9,8 @@ import macrid
 from macrid.errors import SettingsError
 from macrid.models.macridvae import Noise
 from macrid.models.multvae import MultDAE, MultNetwork, MultVAE, dim_for, parameter_count
+from macrid.ops.batches import DeviceHistories
 from macrid.settings import MultDAESettings, MultVAESettings
-from macrid.training.batches import DeviceHistories
-from macrid.training.many import fit_many
 from tests.models.contract import RecommenderContract
 
 
@@ -145,16 +144,3 @@ def test_a_posterior_has_one_concept_and_a_dae_no_spread(shop_split):
         encoded = model.encode(shop_split.items[:3])
         assert encoded.components.shape == (1, 8)
         assert encoded.confidence.tolist() == [3]
-
-
-def test_many_models_are_of_one_class(shop_split):
-    with pytest.raises(SettingsError, match="of one class"):
-        fit_many([MultVAE(), MultDAE()], shop_split.train, validation=shop_split.validation)
-
-
-def test_many_baselines_are_fitted_as_each_alone(shop_split):
-    models = [MultVAE(dim=8, beta=beta) for beta in (0.0, 1.0)]
-    training = [{"epochs": 2, "device": "cpu"}] * 2
-    assert fit_many(models, shop_split.train, validation=shop_split.validation, training=training) == [None, None]
-    alone = MultVAE(dim=8, beta=1.0).fit(shop_split.train, validation=shop_split.validation, epochs=2, device="cpu")
-    assert torch.equal(alone.network.item_vectors, models[1].network.item_vectors)

@@ -1,4 +1,4 @@
-"""The likelihood on every backend against the formula written out in float64."""
+"""The likelihood, on a CPU and by kernels, against the formula written out in float64."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macrid.ops import partition
+from macrid.ops import kernels, partition
 from macrid.ops.partition import bounded, log_likelihood, log_partition
 from tests.truth import (
     BF16,
@@ -35,9 +35,17 @@ from tests.truth import (
 class Way(NamedTuple):
     """How the log-partition is computed."""
 
-    backend: str
     kind: torch.dtype
-    device: str = "cpu"
+    by_kernels: bool = False
+
+    @property
+    def device(self) -> str:
+        return DEVICE if self.by_kernels else "cpu"
+
+    def log_partition(self, *args, **options):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "serve", lambda tensor: self.by_kernels)
+            return log_partition(*args, **options)
 
     def tolerance(self, temperature: float = 0.1) -> Tolerance:
         """Probabilities of single precision are as good as their logits, which grow as the temperature falls."""
@@ -49,11 +57,9 @@ class Way(NamedTuple):
 every_way = pytest.mark.parametrize(
     "way",
     [
-        pytest.param(Way("reference", torch.float64), id="reference"),
-        pytest.param(Way("chunked", torch.float64), id="chunked"),
-        pytest.param(Way("reference", torch.float32), id="reference, single"),
-        pytest.param(Way("chunked", torch.float32), id="chunked, single"),
-        pytest.param(Way("triton", torch.float32, DEVICE), id="triton", marks=KERNELS),
+        pytest.param(Way(torch.float64), id="double"),
+        pytest.param(Way(torch.float32), id="single"),
+        pytest.param(Way(torch.float32, by_kernels=True), id="kernels", marks=KERNELS),
     ],
 )
 
@@ -63,7 +69,7 @@ def check(way, inputs, temperature=0.1, hidden=None, bound=None, weights=None):
 
     def ours(z, h, log_c):
         own = None if hidden is None else hidden.to(z.device)
-        return log_partition(z, h, log_c, temperature, backend=way.backend, hidden=own, bound=bound)
+        return way.log_partition(z, h, log_c, temperature, hidden=own, bound=bound)
 
     def truth(z, h, log_c):
         return naive_log_partition(z, h, log_c, temperature, hidden)
@@ -93,7 +99,7 @@ def test_log_partition_and_every_gradient_equal_the_formula(way, shape, monkeypa
 
 @every_way
 def test_blocks_of_users_and_of_items_make_no_difference(way, monkeypatch):
-    if way.backend == "triton":
+    if way.by_kernels:
         from macrid.ops import partition_triton
 
         tile = partition_triton.Tile(16, 16, 4, 1)
@@ -113,7 +119,7 @@ def test_blocks_of_any_size_give_the_formula(batch, concepts, dim, items, scratc
     hidden = torch.rand(batch, items, generator=torch.Generator().manual_seed(seed)) < hide
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "SCRATCH", scratch)
-        check(Way("chunked", torch.float64), problem(batch, concepts, dim, items, seed), hidden=hidden)
+        check(Way(torch.float64), problem(batch, concepts, dim, items, seed), hidden=hidden)
 
 
 @runs_kernels
@@ -124,7 +130,7 @@ def test_blocks_of_any_size_give_the_formula(batch, concepts, dim, items, scratc
 )  # fmt: skip
 def test_kernels_of_any_shape_give_the_formula(batch, concepts, dim, items, seed, hide, known):
     hidden = torch.rand(batch, items, generator=torch.Generator().manual_seed(seed)) < hide
-    way = Way("triton", torch.float32, DEVICE)
+    way = Way(torch.float32, by_kernels=True)
     check(way, problem(batch, concepts, dim, items, seed), hidden=hidden.byte(), bound=10.0 if known else None)
 
 
@@ -171,7 +177,7 @@ def test_a_user_with_everything_hidden_has_no_sum_and_no_gradient(way, known):
     check(way, inputs, hidden=hidden, bound=10.0 if known else None)
     own = [tensor.to(way.device, way.kind) for tensor in inputs]
     (log_z,), (by_z, *_) = with_gradients(
-        lambda *t: log_partition(*t, 0.1, backend=way.backend, hidden=hidden.to(way.device)), own, [mixed_weights(5)]
+        lambda *t: way.log_partition(*t, 0.1, hidden=hidden.to(way.device)), own, [mixed_weights(5)]
     )
     assert (log_z[:3] == -torch.inf).all()
     assert (by_z[:3] == 0).all()
@@ -180,14 +186,14 @@ def test_a_user_with_everything_hidden_has_no_sum_and_no_gradient(way, known):
 @every_way
 def test_users_of_weight_zero_have_no_gradient(way):
     own = [tensor.to(way.device, way.kind) for tensor in problem(3, 2, 4, 20)]
-    _, gradients = with_gradients(lambda *t: log_partition(*t, 0.1, backend=way.backend), own, [torch.zeros(3)])
+    _, gradients = with_gradients(lambda *t: way.log_partition(*t, 0.1), own, [torch.zeros(3)])
     assert all((g == 0).all() for g in gradients)
 
 
 def kernel_likelihood(z, h, log_c, temperature, rows, *, precision="fp32", bound=None):
     from macrid.ops.sparse_triton import Likelihood
 
-    return Likelihood.apply(z[None], h[None], log_c[None], rows, temperature, precision, bounded(bound))[0]
+    return Likelihood.apply(z, h, log_c, rows, temperature, precision, bounded(bound))
 
 
 @pytest.fixture(
@@ -218,7 +224,7 @@ def check_likelihood(request, monkeypatch):
 
         assert_same(
             ours, truth, inputs, [torch.tensor(weight)],
-            Way("", kind).tolerance(temperature), kind, "cpu" if request.param else DEVICE,
+            Way(kind).tolerance(temperature), kind, "cpu" if request.param else DEVICE,
         )  # fmt: skip
 
     return check
@@ -297,25 +303,6 @@ def test_bf16_on_a_cpu_rounds_the_gradients_only():
         assert_near(ours, exact, BF16.gradients)
     assert not torch.equal(by_rounded[0], gradients[0])
     assert not torch.equal(by_rounded[1], gradients[1])
-
-
-@pytest.mark.parametrize("precision", [pytest.param(name, marks=KERNELS) for name in ("fp32", "tf32", "bf16")])
-def test_models_side_by_side_have_the_likelihoods_they_have_alone(precision):
-    from macrid.ops.sparse_triton import Likelihood
-
-    rows = somewhere(choose_rows(4, 30, torch.Generator().manual_seed(3)))
-    models = [[tensor.float().to(DEVICE) for tensor in problem(4, 3, 8, 30, seed)] for seed in (1, 2)]
-    weights = torch.tensor([0.4, -3.0])
-
-    def likelihood(*inputs):
-        return Likelihood.apply(*inputs, rows, 0.1, precision, True)
-
-    both, gradients = with_gradients(likelihood, [torch.stack(pair) for pair in zip(*models, strict=True)], [weights])
-    for number, inputs in enumerate(models):
-        alone, own = with_gradients(likelihood, [t[None] for t in inputs], [weights[number : number + 1]])
-        assert_near(both[0][number], alone[0][0], SINGLE.values)
-        for ours, expected in zip(gradients, own, strict=True):
-            assert_near(ours[number], expected[0], SINGLE.gradients)
 
 
 @pytest.mark.parametrize("scratch", [1 << 15, 1 << 17])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macrid.ops import topk
+from macrid.ops import kernels, topk
 from macrid.ops.topk import top
 
 
@@ -151,7 +151,7 @@ def test_the_kernel_writes_the_scores_of_the_formula(users, concepts, items, dim
 @pytest.mark.parametrize("hide", [False, True])
 def test_ranking_through_the_kernel_equals_a_full_sort(hide, monkeypatch):
     pytest.importorskip("triton")
-    monkeypatch.setattr(topk, "_has_kernel", lambda z: True)
+    monkeypatch.setattr(kernels, "serve", lambda tensor: True)
     monkeypatch.setattr(topk, "TILE", {"cpu": 400, "cuda": 400})
     device = "cuda" if torch.cuda.is_available() else "cpu"
     z, h, log_c = problem(6, 3, 10, 150, dtype=torch.float32, zero=0.3)

@@ -362,16 +362,16 @@ def test_axes_turned_by_somebody_else_are_neither_mixed_up_nor_turned_back(clien
     own = client_of(own_run)
     before = ok(own.get("/v1/model"))["concepts"]
     model = runs.load(own_run, "cpu")
-    use(model, find(model, "sparsity"))
+    use(model, find(model, "independence"))
     meaning_of(model).names = named_anew(model)
     runs.keep(model, own_run)
     assert ok(own.get("/v1/model"))["concepts"] == before
     problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "reload")
-    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("sparsity",) * 7
+    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("independence",) * 7
     ok(own.post("/v1/reload", json={}))
     assert ok(own.get("/v1/model"))["concepts"] != before
     assert ok(own.patch("/v1/concepts/0", json={"name": "things"}))["name"] == "things"
-    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("sparsity",) * 7
+    assert meaning_of(runs.load(own_run, "cpu")).in_use == ("independence",) * 7
 
 
 def test_names_of_another_model_are_not_taken_over(client_of, own_run):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from macrid.ops import kernels
 from macrid.training.adam import Adam
 from tests.truth import DEVICE, KERNELS, assert_near, runs_kernels
 
@@ -47,13 +48,16 @@ settings = pytest.mark.parametrize(
 
 
 @settings
-def test_steps_on_whole_tables_are_those_of_torch_with_clipping(clip, l2):
-    ours, theirs = tables(), tables()
-    gradients = gradients_of(5)
+@pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
+def test_steps_on_whole_tables_are_those_of_torch_with_clipping(clip, l2, kernel, monkeypatch):
+    monkeypatch.setattr(kernels, "serve", lambda tensor: kernel)
+    device, shape = DEVICE if kernel else "cpu", (40, 33)  # more numbers than one program takes
+    ours, theirs = [nn.Parameter(table.detach().to(device)) for table in tables(0, *shape)], tables(0, *shape)
+    gradients = gradients_of(5, *shape)
     optimiser = Adam(ours, 0.03, l2)
     for step in gradients:
         for parameter, gradient in zip(ours, step, strict=True):
-            parameter.grad = gradient.clone()
+            parameter.grad = gradient.clone().to(device)
         optimiser.step(clip)
     torch_steps(theirs, gradients, clip, l2)
     assert_equal_tables(ours, theirs)
@@ -123,31 +127,6 @@ def test_the_kernel_changes_rows_as_torch_does(rows, dim):
     assert_equal_tables([by_kernel], [plain])
     for name, value in optimisers[0].state[plain].items():
         assert_near(optimisers[1].state[by_kernel][name], value, ROUNDING, name)
-
-
-@runs_kernels
-def test_models_side_by_side_are_each_changed_as_torch_does():
-    from macrid.ops.adam_triton import adam_models
-
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(3, 40, 33, generator=generator)  # more numbers than one program takes
-    clips, rates, l2 = [2.0, 1e9, 5.0], [0.1, 0.01, 0.0], [0.0, 0.1, 0.2]
-    table, mean, square = start.clone().to(DEVICE), *(torch.zeros_like(start, device=DEVICE) for _ in range(2))
-    alone = [nn.Parameter(own.clone()) for own in start]
-    optimisers = [torch.optim.Adam([p], lr=rate, weight_decay=w) for p, rate, w in zip(alone, rates, l2, strict=True)]
-    own_rates, own_l2 = torch.tensor(rates, device=DEVICE), torch.tensor(l2, device=DEVICE)
-    for step in range(1, 4):
-        gradient = torch.randn(3, 40, 33, generator=generator)
-        norms = gradient.flatten(1).norm(dim=1)
-        scale = (norms / torch.tensor(clips)).clamp(min=1.0).to(DEVICE)
-        count = torch.tensor(float(step), device=DEVICE)
-        adam_models(table, mean, square, gradient.to(DEVICE), count, scale, own_rates, own_l2)
-        for parameter, optimiser, own, clip in zip(alone, optimisers, gradient, clips, strict=True):
-            parameter.grad = own.clone()
-            nn.utils.clip_grad_norm_([parameter], clip)
-            optimiser.step()
-    assert_equal_tables(table, alone)
-    assert torch.equal(table[2].cpu(), start[2])
 
 
 def test_the_norm_that_is_clipped_is_that_of_rows_and_whole_tables_together():

@@ -13,14 +13,13 @@ import macrid
 from macrid.data.shop import Laws, generate
 from macrid.errors import RunError, SettingsError
 from macrid.evaluation.agreement import nmi
+from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MANY, MacridNetwork
 from macrid.settings import MacridVAESettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 from macrid.training.adam import Adam
 from macrid.training.adaptive import QUIET, divergences, merge, merge_alike, settled
-from macrid.training.loop import Epoch
-from macrid.training.many import fit_many
 
 EASY = Laws(leak=0.02, strength=0.5)
 TRAINING = {"epochs": 6, "batch_size": 60, "device": "cpu"}
@@ -273,13 +272,3 @@ def test_a_bad_value_gets_one_clear_message(settings, told):
     with pytest.raises(SettingsError) as error:
         macrid.MacridVAE(**settings)
     assert str(error.value) == told
-
-
-def test_models_that_find_their_number_are_fitted_one_after_the_other_among_many(split):
-    alone = fit(adaptive(), split, seed=2)
-    models = [adaptive(), adaptive()]
-    trainings = [{**TRAINING, "seed": seed} for seed in (1, 2)]
-    assert fit_many(models, split.train, validation=split.validation, training=trainings) == [None, None]
-    assert same(models[1].state(), alone.state())
-    with pytest.raises(SettingsError, match="must have the same concepts, not 'auto', 3"):
-        fit_many([adaptive(), adaptive(concepts=3)], split.train, validation=split.validation)

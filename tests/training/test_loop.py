@@ -297,6 +297,19 @@ def test_a_checkpoint_written_before_there_were_some_of_the_settings_is_resumed(
         fit(small(), shop_split, checkpoint=tmp_path, resume=True, likelihood="sampled")
 
 
+def test_a_checkpoint_with_a_setting_that_was_removed_is_resumed_if_it_changed_nothing(
+    shop_split, tmp_path, monkeypatch
+):
+    of_today = checkpoints.fingerprint
+    for removed in ({"total_correlation": 0.0}, {"total_correlation": 0.3}):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "fingerprint", lambda *args, own=removed: {**of_today(*args), **own})
+            fit(small(), shop_split, epochs=1, checkpoint=tmp_path / str(removed["total_correlation"]))
+    assert len(fit(small(), shop_split, epochs=2, checkpoint=tmp_path / "0.0", resume=True).log) == 2
+    with pytest.raises(RunError, match=r"total_correlation \(was 0\.3"):
+        fit(small(), shop_split, epochs=2, checkpoint=tmp_path / "0.3", resume=True)
+
+
 def test_a_checkpoint_of_a_newer_format_or_other_validation_users_is_refused(shop_split, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", 99)
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)

@@ -12,22 +12,28 @@ from torch import nn
 import macrid
 from macrid.data.shop import ndcg
 from macrid.errors import SettingsError
-from macrid.models.macridvae import LocalTables, MacridNetwork
+from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
+from macrid.ops import kernels
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.sampled import Sampler, gather
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 from macrid.training.loop import choose_precision
 from macrid.training.step import Step, products, without_collection
+from tests.truth import DEVICE, runs_kernels
 
 ITEMS, USERS = 30, 12
 
 
-@pytest.fixture(scope="module")
-def data():
+def data_matrix():
     dense = np.random.default_rng(0).random((USERS, ITEMS)) < 0.2
     dense[0] = False
-    return DeviceHistories(sp.csr_array(dense.astype(np.float32)), torch.device("cpu"))
+    return sp.csr_array(dense.astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return DeviceHistories(data_matrix(), torch.device("cpu"))
 
 
 def network_of(**settings):
@@ -39,7 +45,7 @@ def network_of(**settings):
 def step_of(network, data, beta=0.8, **settings):
     training = TrainingSettings.make({"learning_rate": 0.05, **settings})
     optimiser = Adam(network.parameters(), training.learning_rate, training.l2)
-    step = Step(network, optimiser, data, torch.Generator().manual_seed(4), training)
+    step = Step(network, optimiser, data, torch.Generator(data.starts.device).manual_seed(4), training)
     step.beta.fill_(beta)
     return step
 
@@ -89,6 +95,23 @@ def test_a_sampled_step_changes_the_network_as_a_step_by_hand_does(data, known_s
     assert found.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, 0.5), rel=1e-5)
     assert len(local.rows) < ITEMS
     assert_same_network(ours, theirs)
+
+
+@runs_kernels
+@pytest.mark.parametrize("likelihood", ["exact", "sampled"])
+def test_steps_by_kernels_change_the_network_as_those_in_plain_torch_do(likelihood, monkeypatch):
+    monkeypatch.setattr(MacridNetwork, "draw_noise", lambda *_, **__: Noise())
+    on_device = DeviceHistories(data_matrix(), torch.device(DEVICE))
+    networks = network_of(hidden_layers=1).to(DEVICE), network_of(hidden_layers=1).to(DEVICE)
+    found = []
+    for network, by_kernels in zip(networks, (False, True), strict=True):
+        monkeypatch.setattr(kernels, "serve", lambda tensor, own=by_kernels: own)
+        step = step_of(network, on_device, likelihood=likelihood, negatives=8, clip=0.5, l2=0.01)
+        batches = [torch.tensor(users, device=DEVICE) for users in ([0, 3, 5], [2, 1, 7], [11, 0, 4], [8, 9, 10])]
+        sizes = on_device.sizes(batches) if likelihood == "sampled" else [None] * 4
+        found.append([step(*own).tolist() for own in zip(batches, sizes, strict=True)])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
+    assert_same_network(*networks, tolerance=1e-3)
 
 
 def test_sampled_steps_neither_read_nor_change_other_rows(data):

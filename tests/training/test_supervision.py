@@ -10,11 +10,10 @@ from macrid.data.labels import Labels
 from macrid.data.shop import generate
 from macrid.errors import DataError, RunError, SettingsError
 from macrid.evaluation.agreement import nmi
-from macrid.models.macridvae import LocalTables, MacridNetwork, Noise, total_correlation
+from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
 from macrid.ops.sampled import Sampler, gather
 from macrid.settings import MacridVAESettings
 from macrid.training import supervision as sut
-from macrid.training.many import fit_many, stacked
 from macrid.training.supervision import Supervision
 from tests.truth import DEVICE, histories, runs_kernels
 
@@ -224,7 +223,7 @@ def test_the_term_of_labels_on_some_rows_is_its_formula_on_them_and_rows_past_th
 
 @pytest.mark.parametrize("attributes", [0, 2])
 def test_the_gradients_of_the_whole_loss_are_those_of_finite_differences(attributes):
-    network = network_of(total_correlation=0.3).double()
+    network = network_of().double()
     network.supervision = supervision(attributes=attributes)
     parameters = list(network.parameters())
     noise = Noise()
@@ -235,31 +234,17 @@ def test_the_gradients_of_the_whole_loss_are_those_of_finite_differences(attribu
     assert torch.autograd.gradcheck(total, parameters, eps=1e-6, atol=1e-5, nondet_tol=0.0)
 
 
-def test_networks_side_by_side_have_the_terms_they_have_alone():
-    networks = [network_of(seed, total_correlation=weight).double() for seed, weight in ((1, 0.0), (2, 0.4))]
-    for network in networks:
-        network.supervision = supervision()
-    both = stacked(networks)
-    mean = torch.randn(2, 6, 3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = both.guidance(both.item_vectors, None, mean, mean / 3)
-    for number, network in enumerate(networks):
-        alone = network.guidance(network.item_vectors, None, mean[number], mean[number] / 3)
-        assert found[number].item() == pytest.approx(alone.item())
-
-
 @runs_kernels
-def test_the_fused_loss_has_the_same_terms():
-    from macrid.models.fused import loss
-
-    network = network_of(total_correlation=0.3).to(DEVICE)
-    double = network_of(total_correlation=0.3).double()
+def test_the_loss_by_kernels_has_the_same_terms(by_kernels):
+    network = network_of().to(DEVICE)
+    double = network_of().double()
     network.supervision, double.supervision = supervision().to(torch.device(DEVICE)), supervision()
     for name in ("targets", "trust", "scores", "score_trust"):
         setattr(network.supervision, name, getattr(network.supervision, name).float())
     batch = histories(ROWS)
     truth = double.loss(batch, Noise(), 0.5).total
     moved = type(batch)(batch.items.to(DEVICE).int(), batch.starts.to(DEVICE), batch.stops.to(DEVICE), batch.longest)
-    found = loss(network, moved, Noise(), 0.5)[0]
+    found = network.loss(moved, Noise(), 0.5).total
     assert found.item() == pytest.approx(truth.item(), rel=1e-5)
     found.backward()
     truth.backward()
@@ -271,26 +256,6 @@ def test_the_fused_loss_has_the_same_terms():
     extra = double.loss(local.histories, Noise(), 0.5, LocalTables(*tables, local)).total
     plain = without.loss(local.histories, Noise(), 0.5, LocalTables(*tables, local)).total
     assert extra.item() > plain.item()
-
-
-def test_total_correlation_is_that_of_the_gaussian_with_the_same_covariance():
-    random = np.random.default_rng(0)
-    mean = torch.from_numpy(random.normal(size=(50, 2, 4)) @ random.normal(size=(4, 4)))
-    variance = torch.from_numpy(random.random((50, 2, 4)))
-    expected = 0.0
-    for k in range(2):
-        c = np.cov(mean[:, k].numpy().T, bias=True) + np.diag(variance[:, k].numpy().mean(0))
-        expected += 0.5 * (np.log(np.diag(c)).sum() - np.linalg.slogdet(c)[1])
-    assert total_correlation(mean, variance).item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_total_correlation_of_two_correlated_dimensions_is_known_and_of_independent_ones_zero():
-    corners = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], dtype=torch.float64)[:, None]
-    nothing = torch.zeros_like(corners)
-    assert total_correlation(corners, nothing).item() == pytest.approx(0, abs=1e-7)
-    turned = corners @ torch.tensor([[1.0, 0.6], [0.0, 0.8]], dtype=torch.float64)  # a correlation of 0.6
-    assert total_correlation(turned, nothing).item() == pytest.approx(-0.5 * np.log(1 - 0.36), rel=1e-6)
-    assert total_correlation(corners[:1], nothing[:1] + 1).item() == pytest.approx(0, abs=1e-7)  # one user
 
 
 # A model trained with labels
@@ -361,8 +326,6 @@ def test_models_without_concepts_or_with_a_changing_number_refuse_labels(shop_sp
         fit(small(concepts="auto"), shop_split, labels=labels)
     with pytest.raises(DataError, match=r"7 different ones .* set concepts to 7"):
         fit(small(concepts=4), shop_split, labels=labels)
-    with pytest.raises(SettingsError, match="no setting 'labels'"):
-        fit_many([small()], shop_split.train, validation=shop_split.validation, training=[{"labels": labels}])
 
 
 def test_attributes_alone_work_with_a_changing_number_of_concepts(shop_split, some):

@@ -16,7 +16,6 @@ from macrid.pictures.drawing import shortened
 
 class By(StrEnum):
     independence = "independence"
-    sparsity = "sparsity"
     attributes = "attributes"
     original = "original"
 

@@ -59,7 +59,6 @@ def train(
     assignment: str | None = setting(MacridVAESettings, "assignment"),
     similarity: str | None = setting(MacridVAESettings, "similarity"),
     start: str | None = setting(MacridVAESettings, "start"),
-    total_correlation: float | None = setting(MacridVAESettings, "total_correlation"),
     merge_below: float | None = setting(MacridVAESettings, "merge_below"),
     regularisation: float | None = setting(EASESettings, "regularisation"),
     epochs: int | None = setting(TrainingSettings, "epochs"),

@@ -2,7 +2,6 @@
 
 independence  popularity first, then axes as independent as can be (ICA made orthogonal) within the directions in which
               items differ more than by chance, then the rest by variance
-sparsity      the same with varimax: few large coordinates for each item
 attributes    popularity and attributes of items first, in order of how well they are told, each orthogonal to those
               before it; then the rest by variance
 
@@ -16,7 +15,6 @@ mixes with everything else. Rare items count less, their vectors being mostly no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,8 +28,7 @@ from macrid.evaluation.agreement import scores_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 
-Kind = Literal["original", "independence", "sparsity", "attributes"]
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS = ("original", "independence", "attributes")
 RIDGE = 3.0  # strength of attributes hardly changes from 1 to 30
 FOLDS = 5
 SHUFFLES = 199
@@ -125,8 +122,7 @@ def of_concept(
     if rank > 1:
         inner = centred @ turned[:rank].T
         inner -= inner.mean(axis=0)
-        turn = {"independence": independent, "sparsity": varimax}[by](inner, random)
-        turned = np.concatenate([_ordered(turn, inner) @ turned[:rank], turned[rank:]])
+        turned = np.concatenate([_ordered(independent(inner, random), inner) @ turned[:rank], turned[rank:]])
     rest = _orthonormal(np.concatenate([first, turned]))[len(first) :]
     return np.concatenate([first, rest * _signs(centred @ rest.T)[:, None]]), fits
 
@@ -213,20 +209,6 @@ def independent(points: np.ndarray, random: np.random.Generator, steps: int = 50
         if settled:
             break
     return _polar(turn @ whitening)
-
-
-def varimax(points: np.ndarray, random: np.random.Generator, steps: int = 500) -> np.ndarray:
-    """The rotation (rank, rank) after which squared coordinates vary most (Kaiser, 1958); points: (n, rank)."""
-    turn = np.eye(points.shape[1])
-    for _ in range(steps):
-        turned = points @ turn.T
-        squares = turned * turned
-        new = _polar((turned * (squares - squares.mean(axis=0))).T @ points)
-        settled = np.abs(new - turn).max() < 1e-9
-        turn = new
-        if settled:
-            break
-    return turn
 
 
 def significant(points: np.ndarray, random: np.random.Generator, draws: int = 10) -> int:

@@ -18,13 +18,14 @@ from torch import Tensor
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
+from macrid.models.epoch import Epoch
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
 from macrid.settings import Settings, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
-    from macrid.training.loop import Epoch
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,6 @@ class Recommender(ABC):
         )
 
     def to_device(self, histories: sp.csr_array) -> Histories:
-        from macrid.training.batches import DeviceHistories
-
         self.check_fitted()
         if histories.shape[1] != len(self.items):
             raise DataError(f"the histories have {histories.shape[1]:,} items, the model has {len(self.items):,}")

@@ -1,4 +1,4 @@
-"""What the networks of several models are made of. Parameters may have a leading dimension: models side by side."""
+"""What the networks of several models are made of."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from macrid.ops.sparse import Dropout, Histories, backend_for
+from macrid.ops import kernels
+from macrid.ops.sparse import Dropout, Histories
 from macrid.ops.topk import pairs, top
 
 ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
@@ -53,29 +53,17 @@ def rank(
     return torch.cat(positions), torch.cat(log_p)
 
 
-def draw_mask(shape: tuple[int, ...], rate: float | Tensor, like: Tensor, generator: Generator) -> Tensor:
+def draw_mask(shape: tuple[int, ...], rate: float, like: Tensor, generator: Generator) -> Tensor:
     """0 with probability `rate`, else 1 / (1 − rate)."""
     uniform = torch.rand(shape, device=like.device, dtype=like.dtype, generator=generator)
-    rate = rate.view(-1, *[1] * (len(shape) - 1)) if isinstance(rate, Tensor) else rate
     return (uniform >= rate).to(like.dtype) / (1 - rate)
 
 
-def draw_dropout(histories: Histories, rate: float | Tensor, table: Tensor, generator: Generator) -> Tensor | Dropout:
-    """Which interactions the encoder does not see: a mask (interactions,), or on a GPU a seed for each model."""
-    if backend_for(table) != "triton":
+def draw_dropout(histories: Histories, rate: float, table: Tensor, generator: Generator) -> Tensor | Dropout:
+    """Which interactions the encoder does not see: a mask (interactions,), or on a GPU a seed."""
+    if not kernels.serve(table):
         return draw_mask((len(histories.items),), rate, table, generator)
-    seeds = torch.randint(2**31, (table.shape[:-2].numel(),), device=table.device, generator=generator)
-    rates = rate if isinstance(rate, Tensor) else table.new_full((1,), rate)
-    return Dropout(seeds, rates.reshape(-1))
-
-
-def linear(x: Tensor, layer: nn.Module) -> Tensor:
-    """(batch, concepts, in) → (batch, concepts, out)."""
-    assert isinstance(layer, nn.Linear)
-    if layer.weight.dim() == 2:
-        return F.linear(x, layer.weight, layer.bias)
-    flat = torch.baddbmm(layer.bias[:, None], x.flatten(1, 2), layer.weight.mT)  # networks side by side
-    return flat.unflatten(1, x.shape[1:3])
+    return Dropout(torch.randint(2**31, (1,), device=table.device, generator=generator), rate)
 
 
 @torch.no_grad()

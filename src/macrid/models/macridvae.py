@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,21 +21,17 @@ from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
 from macrid.models.devices import choose_device, on_device
-from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
+from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.models.start import ease_start, svd_start
+from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
-from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
-from macrid.ops.vectors import unit
+from macrid.ops.sparse import Dropout, Histories, sum_by_concept
 from macrid.settings import MacridVAESettings, TrainingSettings
 
-if TYPE_CHECKING:
-    from macrid.training.supervision import Supervision
-
-MANY = 20  # concepts that "auto" begins with: the most that the paper tries
 SAMPLE = 1000  # users whose histories a model keeps after training
-EPSILON = 1e-8  # "We add 10^-8 to prevent division-by-zero wherever appropriate."
+MANY = 20  # concepts that "auto" begins with: the most that the paper tries
 
 
 @dataclass(frozen=True)
@@ -61,18 +57,19 @@ class LocalTables(NamedTuple):
 
     item_vectors: Tensor  # (rows, dim)
     context_vectors: Tensor  # (rows, dim)
-    sample: Local | None = None
+    drawn: Local | None = None
+
+
+class Supervision(Protocol):
+    """What labels ask of a network in training."""
+
+    def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
+        """What to add to the loss; vectors: (rows, dim) of all items, or of those drawn."""
 
 
 class MacridNetwork(nn.Module):
-    """The parameters theta and the functions of Algorithm 1.
+    """The parameters theta and the functions of Algorithm 1."""
 
-    All functions of training work on parameters with a leading dimension, too: networks of one shape side by side.
-    """
-
-    prior_std: float | Tensor
-    dropout: float | Tensor
-    total_correlation: float | Tensor
     precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
     supervision: Supervision | None = None  # what labels ask for, in training only
@@ -85,12 +82,15 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
-        self.prior_std, self.dropout, self.total_correlation = s.prior_std, s.dropout, s.total_correlation
+
+    @property
+    def cosine(self) -> bool:
+        return self.settings.similarity == "cosine"
 
     @property
     def concepts(self) -> int:
         """How many there are; training may merge some ("auto")."""
-        return self.prototypes.shape[-2]
+        return len(self.prototypes)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch does; with "auto" also from a network with more or fewer concepts."""
@@ -108,17 +108,13 @@ class MacridNetwork(nn.Module):
     def draw_noise(self, histories: Histories, generator: Generator, items: int | None = None) -> Noise:
         """For a batch, and so many items if not all."""
         s, vectors = self.settings, self.item_vectors
-        lead, device, kind = vectors.shape[:-2], vectors.device, vectors.dtype
-
-        exponential = torch.empty(*lead, items or vectors.shape[-2], self.concepts, device=device, dtype=kind)
-        shape = (*lead, histories.batch, self.concepts)
+        shape = histories.batch, self.concepts
+        exponential = vectors.new_empty(items or len(vectors), self.concepts)
         return Noise(
             gumbel=-exponential.exponential_(generator=generator).log(),
-            normal=torch.randn(*shape, s.dim, device=device, dtype=kind, generator=generator),
-            keep=draw_dropout(histories, self.dropout, vectors, generator),
-            keep_hidden=tuple(
-                draw_mask((*shape, width), self.dropout, vectors, generator) for width in self.widths[:-2]
-            ),
+            normal=torch.randn(*shape, s.dim, device=vectors.device, dtype=vectors.dtype, generator=generator),
+            keep=draw_dropout(histories, s.dropout, vectors, generator),
+            keep_hidden=tuple(draw_mask((*shape, width), s.dropout, vectors, generator) for width in self.widths[:-2]),
         )
 
     # PrototypeClustering
@@ -126,8 +122,7 @@ class MacridNetwork(nn.Module):
     def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
         vectors = self.item_vectors if vectors is None else vectors
-        logits = self.direction(vectors) @ self.direction(self.prototypes).mT / self.settings.temperature
-        return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=-1)
+        return encoder.log_assignment(vectors, self.prototypes, self.settings.temperature, self.cosine, gumbel)
 
     def mode_assignment(self) -> Tensor:
         """log c_i when not training: log of one-hot ("hard") or of the probabilities ("soft"): (items, concepts)."""
@@ -139,31 +134,15 @@ class MacridNetwork(nn.Module):
 
     # Encoder
 
-    def encode(
-        self, histories: Histories, log_assignment: Tensor, noise: Noise, vectors: Tensor | None = None,
-        precision: Precision | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
-        vectors = self.context_vectors if vectors is None else vectors
-        sums, squares = sum_by_concept(vectors, log_assignment, histories, noise.keep, precision or self.precision)
-        hidden = self.transform(sums / (squares + EPSILON**2).sqrt()[..., None], noise)
-        a, b = hidden.chunk(2, dim=-1)
-        return unit(a, EPSILON), b
-
     def transform(self, hidden: Tensor, noise: Noise) -> Tensor:
         """f_nn: (batch, concepts, dim) → (batch, concepts, 2 · dim)."""
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
-            hidden = linear(hidden, layer)
+            hidden = layer(hidden)
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
         return hidden
-
-    def kl(self, mean: Tensor, b: Tensor) -> Tensor:
-        """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
-        each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * self.prior_std**2)
-        return each.sum(dim=(-2, -1))
 
     # Decoder
 
@@ -172,51 +151,42 @@ class MacridNetwork(nn.Module):
 
         local: estimate the likelihood from these rows of the tables (`histories` are then in their positions).
         """
-        if backend_for(self.item_vectors) == "triton":
-            from macrid.models.fused import loss
+        s = self.settings
+        vectors, contexts, drawn = local or LocalTables(self.item_vectors, self.context_vectors)
+        items, log_assignment = encoder.assign(vectors, self.prototypes, s.temperature, self.cosine, noise.gumbel)
+        sums, squares = sum_by_concept(contexts, log_assignment, histories, noise.keep, self.precision)
+        hidden = self.transform(encoder.normalise(sums, squares), noise)
+        components, kl = encoder.sample(hidden, noise.normal, s.prior_std, self.cosine)
+        nll = -self.likelihood(components, items, log_assignment, histories, drawn) / histories.batch
+        kl = kl.mean()
+        return Loss(nll + beta * kl + self.guidance(vectors, drawn), nll, kl)
 
-            return Loss(*loss(self, histories, noise, beta, local))
-        tables = LocalTables(self.item_vectors, self.context_vectors) if local is None else local
-        log_assignment = self.log_assignment(noise.gumbel, tables.item_vectors)
-        mean, b = self.encode(histories, log_assignment, noise, tables.context_vectors)
-        components = mean
-        if noise.normal is not None:
-            components = mean + noise.normal * self.prior_std * torch.exp(-0.5 * b)
-        directions = self.direction(components), self.direction(tables.item_vectors), log_assignment
-        nll = -self.likelihood(*directions, histories, tables.sample) / histories.batch
-        kl = self.kl(mean, b).mean(dim=-1)
-        return Loss(nll + beta * kl + self.guidance(tables.item_vectors, tables.sample, mean, b), nll, kl)
-
-    def guidance(self, vectors: Tensor, sample: Local | None, a: Tensor, b: Tensor) -> Tensor | float:
-        """What labels and the weight of total correlation add to the loss; 0 without them.
-
-        vectors: of the items at hand. a: the means or what they are before they get unit length.
-        """
-        extra: Tensor | float = 0.0
-        if self.supervision is not None:
-            extra = extra + self.supervision.loss(self, vectors, sample)
-        if isinstance(self.total_correlation, Tensor) or self.total_correlation > 0:
-            variance = self.prior_stds().reshape(*a.shape[:-3], 1, 1, 1) ** 2 * torch.exp(-b)
-            extra = extra + self.total_correlation * total_correlation(unit(a, EPSILON), variance)
-        return extra
+    def guidance(self, vectors: Tensor, drawn: Local | None) -> Tensor | float:
+        """What labels add to the loss, 0 without them; vectors: of the items at hand."""
+        return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, drawn)
 
     def likelihood(
-        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, sample: Local | None
+        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, drawn: Local | None
     ) -> Tensor:
         """ln p(x_u | z_u, C) over directions, summed over the batch."""
         s = self.settings
         given = components, items, log_assignment, s.temperature
-        bound = 1 / s.temperature if s.similarity == "cosine" else None
-        if sample is None:
+        bound = 1 / s.temperature if self.cosine else None
+        if drawn is None:
             return log_likelihood(*given, histories, precision=self.precision, bound=bound, scratch=self.scratch)
-        return sampled_log_likelihood(*given, sample, precision=self.precision, bound=bound, scratch=self.scratch)
+        return sampled_log_likelihood(*given, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
 
     # When not training
 
     @torch.no_grad()
+    def encode(self, histories: Histories, log_assignment: Tensor) -> tuple[Tensor, Tensor]:
+        """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
+        sums, squares = sum_by_concept(self.context_vectors, log_assignment, histories)
+        return encoder.posterior(self.transform(encoder.normalise(sums, squares), Noise()))
+
     def components(self, histories: Histories, log_assignment: Tensor) -> Tensor:
         """z_u = mu_u: (batch, concepts, dim)."""
-        return self.encode(histories, log_assignment, Noise(), precision="fp32")[0]
+        return self.encode(histories, log_assignment)[0]
 
     @torch.no_grad()
     def log_probabilities(self, components: Tensor, log_assignment: Tensor) -> Tensor:
@@ -245,26 +215,8 @@ class MacridNetwork(nn.Module):
         counts = torch.bincount(self.concept_of(), minlength=self.concepts).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
-    def prior_stds(self) -> Tensor:
-        """(models,)"""
-        if isinstance(self.prior_std, Tensor):
-            return self.prior_std.reshape(-1)
-        return self.item_vectors.new_full((1,), self.prior_std)
-
     def direction(self, vectors: Tensor) -> Tensor:
-        return unit(vectors, EPSILON) if self.settings.similarity == "cosine" else vectors
-
-
-def total_correlation(mean: Tensor, variance: Tensor) -> Tensor:
-    """How far the components of users are from independent dimensions, in nats, summed over concepts: (models…).
-
-    Of the Gaussian with their covariance C: ½ (sum_j log C_jj − log det C). mean, variance: (…, batch, concepts, dim).
-    """
-    from_middle = (mean - mean.mean(dim=-3, keepdim=True)).transpose(-3, -2)  # (…, concepts, batch, dim)
-    covariance = from_middle.mT @ from_middle / mean.shape[-3] + torch.diag_embed(variance.mean(dim=-3) + EPSILON)
-    root = torch.linalg.cholesky_ex(covariance, check_errors=False).L  # a check would wait for the device
-    log_det = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
-    return 0.5 * (covariance.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1) - log_det).sum(dim=-1)
+        return encoder.direction(vectors, self.cosine)
 
 
 class MacridVAE(NeuralRecommender):
@@ -283,8 +235,8 @@ class MacridVAE(NeuralRecommender):
     meaning: Any = None
     """What it has been understood to mean, a `macrid.concepts.meaning.Meaning`."""
 
-    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
-        super().prepare(data, training, like)
+    def prepare(self, data: Interactions, training: TrainingSettings) -> None:
+        super().prepare(data, training)
         self.labelled = self.meaning = None
         users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
         self.sample = data.matrix[np.sort(users)]
@@ -322,17 +274,6 @@ class MacridVAE(NeuralRecommender):
             )
         return labels
 
-    def _supervise(self, data: Interactions, labels: Labels) -> None:
-        from macrid.training.supervision import begin, supervision_from
-
-        assert self.training is not None
-        weight, seed = self.training.label_weight, self.training.seed
-        supervision = supervision_from(labels, data.matrix, self.network.concepts, weight, seed)
-        if self.settings.start != "random":
-            begin(self.network, supervision)
-        self.network.supervision = supervision.to(self.device)
-        self.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
-
     @torch.no_grad()
     def _score(self, histories: Histories) -> Tensor:
         log_assignment = self.network.mode_assignment()
@@ -369,9 +310,8 @@ class MacridVAE(NeuralRecommender):
 
     @torch.no_grad()
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
-        log_assignment = self.network.mode_assignment()
-        mean, b = self.network.encode(histories, log_assignment, Noise(), precision="fp32")
-        return mean, self.network.prior_std * torch.exp(-0.5 * b)
+        mean, b = self.network.encode(histories, self.network.mode_assignment())
+        return mean, self.settings.prior_std * torch.exp(-0.5 * b)
 
     @torch.no_grad()
     def confidence(self, histories: sp.csr_array) -> np.ndarray:

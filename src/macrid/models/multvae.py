@@ -20,9 +20,10 @@ from torch import Generator, Tensor, nn
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.devices import on_device
-from macrid.models.layers import Decoder, draw_dropout, initialise, linear, rank
-from macrid.models.macridvae import EPSILON, Loss, Noise
+from macrid.models.layers import Decoder, draw_dropout, initialise, rank
+from macrid.models.macridvae import Loss, Noise
 from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.ops.encoder import normalise
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
 from macrid.settings import MultDAESettings, MultVAESettings, TrainingSettings
@@ -31,8 +32,6 @@ from macrid.settings import MultDAESettings, MultVAESettings, TrainingSettings
 class MultNetwork(nn.Module):
     """The parameters and functions of both models; a MultDAE is the one without a distribution over z_u."""
 
-    prior_std: float | Tensor = 1.0
-    dropout: float | Tensor
     precision: Precision = "fp32"
     scratch: int | None = None
 
@@ -45,7 +44,6 @@ class MultNetwork(nn.Module):
         self.item_vectors = nn.Parameter(torch.empty(items, s.dim))  # h_i
         self.item_bias = nn.Parameter(torch.empty(items))
         self.encoder, self.decoder = (_layers(widths) for widths in layer_widths(s))
-        self.dropout = s.dropout
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
@@ -58,21 +56,20 @@ class MultNetwork(nn.Module):
 
     def draw_noise(self, histories: Histories, generator: Generator) -> Noise:
         table = self.context_vectors
-        shape = (*table.shape[:-2], histories.batch, 1, self.settings.dim)
+        shape = histories.batch, 1, self.settings.dim
         normal = torch.randn(shape, device=table.device, generator=generator) if self.variational else None
-        return Noise(normal=normal, keep=draw_dropout(histories, self.dropout, table, generator))
+        return Noise(normal=normal, keep=draw_dropout(histories, self.settings.dropout, table, generator))
 
     def encode(
         self, histories: Histories, noise: Noise, precision: Precision | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """mu_u and log sigma_u², (batch, 1, dim) each; a MultDAE has z_u and None."""
         table = self.context_vectors
-        alike = table.new_zeros(*table.shape[:-1], 1)  # every item counts 1
+        alike = table.new_zeros(len(table), 1)  # every item counts 1
         sums, squares = sum_by_concept(table, alike, histories, noise.keep, precision or self.precision)
-        hidden = sums / (squares + EPSILON**2).sqrt()[..., None]
-        hidden = torch.tanh(hidden + self.context_bias[..., None, None, :])
+        hidden = torch.tanh(normalise(sums, squares) + self.context_bias)
         for depth, layer in enumerate(self.encoder):
-            hidden = linear(hidden, layer)
+            hidden = layer(hidden)
             if not self.variational or depth < len(self.encoder) - 1:
                 hidden = torch.tanh(hidden)
         if not self.variational:
@@ -83,20 +80,20 @@ class MultNetwork(nn.Module):
     def decode(self, components: Tensor) -> Tensor:
         """What the item vectors are multiplied with: (batch, 1, dim)."""
         for layer in self.decoder:
-            components = torch.tanh(linear(components, layer))
+            components = torch.tanh(layer(components))
         return components
 
     def loss(self, histories: Histories, noise: Noise, beta: float | Tensor) -> Loss:
         """−log-likelihood + beta · KL, averaged over the users of the batch."""
         mean, log_variance = self.encode(histories, noise)
-        components, kl = mean, mean.new_zeros(mean.shape[:-3])
+        components, kl = mean, mean.new_zeros(())
         if log_variance is not None:
             if noise.normal is not None:
                 components = mean + noise.normal * torch.exp(0.5 * log_variance)
             each = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance)  # to N(0, I)
-            kl = each.sum(dim=(-2, -1)).mean(dim=-1)
+            kl = each.sum(dim=(1, 2)).mean()
         nll = -log_likelihood(
-            self.decode(components), self.item_vectors, self.item_bias[..., None], 1.0, histories,
+            self.decode(components), self.item_vectors, self.item_bias[:, None], 1.0, histories,
             precision=self.precision, scratch=self.scratch,
         ) / histories.batch  # fmt: skip
         return Loss(nll + beta * kl, nll, kl)
@@ -113,10 +110,10 @@ class MultVAE(NeuralRecommender):
     settings: MultVAESettings | MultDAESettings
     network: MultNetwork
 
-    def prepare(self, data: Interactions, training: TrainingSettings, like: Any = None) -> None:
+    def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         if training.likelihood == "sampled":
             raise SettingsError(f"likelihood is 'sampled'; {type(self).__name__} is trained with 'exact' only")
-        super().prepare(data, training, like)
+        super().prepare(data, training)
 
     def _build(self, items: int) -> MultNetwork:
         return MultNetwork(items, self.settings)

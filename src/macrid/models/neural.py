@@ -17,13 +17,13 @@ from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
+from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
 from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
-    from macrid.training.loop import Epoch
 
 
 class Encoding(NamedTuple):
@@ -76,9 +76,6 @@ class NeuralRecommender(Recommender):
         """Labels of these items, checked."""
         raise SettingsError(f"{type(self).__name__} has no concepts to label; leave labels away, or train a MacridVAE")
 
-    def _supervise(self, data: Interactions, labels: Labels) -> None:
-        """Take labels into the network that training starts from."""
-
     def fit(
         self,
         train: Interactions | sp.csr_array,
@@ -105,31 +102,25 @@ class NeuralRecommender(Recommender):
         data = checked(train, validation)
         settings = TrainingSettings.make({**self.training_defaults, **training})
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
-            found = None if labels is None else self._read_labels(labels, data.items)
+            checked_labels = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
-            if found is not None:
-                self._supervise(data, found)
             self.is_training = True
             try:
                 train_network(
-                    self, data.matrix, validation, settings, labels=None if found is None else found.digest(),
-                    checkpoint=checkpoint, resume=resume, on_epoch=on_epoch, on_step=on_step,
+                    self, data.matrix, validation, settings, labels=checked_labels, checkpoint=checkpoint,
+                    resume=resume, on_epoch=on_epoch, on_step=on_step,
                 )  # fmt: skip
             finally:
                 self.is_training = False
-                self.network.supervision = None
         return self
 
-    def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
-        """Be what training starts from; what `like` is, if such a model is at hand already."""
+    def prepare(self, data: Interactions, training: TrainingSettings) -> None:
+        """Be what training starts from."""
         self.training = training
         device = choose_device(training.device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.network = self._build(len(data.items))
-        if like is None:
-            self._start(data.matrix, training.seed)
-        else:
-            self.network.load_state_dict(like.network.state_dict())
+        self._start(data.matrix, training.seed)
         self.network.to(device)
         self.log = []
         self.cached = None

@@ -1,4 +1,4 @@
-"""Adam in one kernel: on some rows of a table, or on tables of models side by side."""
+"""Adam in one kernel, on some rows of a table or on a whole one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ import triton.language as tl
 from torch import Tensor
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
+
+
+@triton.jit
+def _update(P, MEAN, SQUARE, STEP, at, inside, gradient, learning_rate, l2, b1, b2, eps):
+    """Change the numbers of a table and of its moments at these places."""
+    step = tl.load(STEP)
+    p = tl.load(P + at, mask=inside, other=0.0)
+    g = gradient + l2 * p
+    mean = tl.load(MEAN + at, mask=inside, other=0.0)
+    mean += (g - mean) * (1 - b1)
+    square = tl.load(SQUARE + at, mask=inside, other=0.0) * b2 + g * g * (1 - b2)
+    tl.store(MEAN + at, mean, mask=inside)
+    tl.store(SQUARE + at, square, mask=inside)
+    mean = mean / (1 - tl.exp2(step * tl.log2(b1)))
+    square = square / (1 - tl.exp2(step * tl.log2(b2)))
+    tl.store(P + at, p - learning_rate * mean / (tl.sqrt(square) + eps), mask=inside)
 
 
 @triton.jit
@@ -20,18 +36,16 @@ def _adam_rows(
     count = tl.load(COUNT)
     row = tl.load(ROWS + r, mask=r < count, other=0).to(tl.int64)
     inside = (r < count)[:, None] & (d < WIDTH)[None, :]
+    g = tl.load(G + r.to(tl.int64)[:, None] * WIDTH + d[None, :], mask=inside, other=0.0) / tl.load(SCALE)
     at = row[:, None] * WIDTH + d[None, :]
-    step = tl.load(STEP)
-    p = tl.load(P + at, mask=inside, other=0.0)
-    g = tl.load(G + r.to(tl.int64)[:, None] * WIDTH + d[None, :], mask=inside, other=0.0) / tl.load(SCALE) + l2 * p
-    mean = tl.load(MEAN + at, mask=inside, other=0.0)
-    mean += (g - mean) * (1 - b1)
-    square = tl.load(SQUARE + at, mask=inside, other=0.0) * b2 + g * g * (1 - b2)
-    tl.store(MEAN + at, mean, mask=inside)
-    tl.store(SQUARE + at, square, mask=inside)
-    mean = mean / (1 - tl.exp2(step * tl.log2(b1)))
-    square = square / (1 - tl.exp2(step * tl.log2(b2)))
-    tl.store(P + at, p - learning_rate * mean / (tl.sqrt(square) + eps), mask=inside)
+    _update(P, MEAN, SQUARE, STEP, at, inside, g, learning_rate, l2, b1, b2, eps)
+
+
+@triton.jit
+def _adam(P, MEAN, SQUARE, G, STEP, SCALE, N, learning_rate, l2, b1, b2, eps, BN: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
+    g = tl.load(G + at, mask=at < N, other=0.0) / tl.load(SCALE)
+    _update(P, MEAN, SQUARE, STEP, at, at < N, g, learning_rate, l2, b1, b2, eps)
 
 
 def adam_rows(
@@ -46,39 +60,12 @@ def adam_rows(
     )  # fmt: skip
 
 
-@triton.jit
-def _adam_models(
-    P, MEAN, SQUARE, G, STEP, SCALE, RATE, L2, N, b1, b2, eps, BN: tl.constexpr,
-):  # fmt: skip
-    g = tl.program_id(1).to(tl.int64)
-    n = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
-    at = g * N + n
-    inside = n < N
-    step = tl.load(STEP)
-    p = tl.load(P + at, mask=inside, other=0.0)
-    grad = tl.load(G + at, mask=inside, other=0.0) / tl.load(SCALE + g) + tl.load(L2 + g) * p
-    mean = tl.load(MEAN + at, mask=inside, other=0.0)
-    mean += (grad - mean) * (1 - b1)
-    square = tl.load(SQUARE + at, mask=inside, other=0.0) * b2 + grad * grad * (1 - b2)
-    tl.store(MEAN + at, mean, mask=inside)
-    tl.store(SQUARE + at, square, mask=inside)
-    mean = mean / (1 - tl.exp2(step * tl.log2(b1)))
-    square = square / (1 - tl.exp2(step * tl.log2(b2)))
-    tl.store(P + at, p - tl.load(RATE + g) * mean / (tl.sqrt(square) + eps), mask=inside)
-
-
-def adam_models(
-    table: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    gradient: Tensor,
-    step: Tensor,
-    scale: Tensor,
-    rates: Tensor,
-    l2: Tensor,
-) -> None:
-    """Change tables (models, …) and their moments; gradients are divided by scale, rates and l2 are of each model."""
-    models, size = len(table), table[0].numel()
-    _adam_models[(triton.cdiv(size, 1024), models)](
-        table, mean, square, gradient.contiguous(), step, scale, rates, l2, size, *BETAS, EPSILON, BN=1024, num_warps=4
-    )
+def adam(
+    table: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, step: Tensor, scale: Tensor, learning_rate: float,
+    l2: float,
+) -> None:  # fmt: skip
+    """Change a whole table and its moments; its gradient is divided by scale."""
+    _adam[(triton.cdiv(table.numel(), 1024),)](
+        table, mean, square, gradient.contiguous(), step, scale, table.numel(), learning_rate, l2, *BETAS, EPSILON,
+        BN=1024, num_warps=4,
+    )  # fmt: skip

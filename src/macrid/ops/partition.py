@@ -4,11 +4,8 @@ The decoder's unnormalised probability is
 
     p_ui = sum_k exp(z_uk · h_i / temperature + log c_ik),        Z_u = sum_i p_ui,
 
-and only Z_u needs every item: `log_partition`. It has one meaning and three backends:
-
-    reference   the formula as it stands, users × concepts × items at once: for tests and small cases
-    chunked     blocks of users and items in plain torch; at most `SCRATCH` numbers in a block
-    triton      fused kernels on a GPU (`macrid.ops.partition_triton`), any dim up to 512
+and only Z_u needs every item: `log_partition`, on a CPU in blocks of users and items, on a GPU by fused kernels
+(`macrid.ops.partition_triton`) for any dim up to 512.
 
 Where a block holds all items of its users (`log_likelihood` on a CPU), its probabilities serve both passes, and
 the positives are picked from it; otherwise backward computes each block again.
@@ -22,16 +19,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from macrid.ops.sparse import Histories, backend_for, positives
+from macrid.ops import kernels
+from macrid.ops.sparse import Histories, positives
 
 SCRATCH = 4 << 20
-"""Numbers in one block of the chunked backend, unless told otherwise."""
+"""Numbers in one block on a CPU, unless given."""
 USERS = 64, 8
 """In a block with all items: at most so many, and the fewest for which such a block pays."""
 BOUNDED = 30.0
 """Logits no further from 0 than this need no maximum taken off before their exponentials are summed."""
 
-Backend = Literal["reference", "chunked", "triton"]
 Precision = Literal["fp32", "tf32", "bf16"]
 
 
@@ -41,7 +38,6 @@ def log_partition(
     log_assignment: Tensor,
     temperature: float,
     *,
-    backend: Backend | None = None,
     precision: Precision = "fp32",
     hidden: Tensor | None = None,
     bound: float | None = None,
@@ -50,23 +46,16 @@ def log_partition(
     """log Z_u = log sum_i sum_k exp(components[u, k] · items[i] / temperature + log_assignment[i, k]).
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts) → (batch,).
-    backend: by the device unless given. precision: of the products on a GPU; sums are always in single precision.
+    precision: of the products on a GPU; sums are always in single precision.
     hidden: (batch, items), where not 0 an item is left out of a user's sum.
     bound: what |components · items| / temperature cannot exceed, where that is known; lets the kernels do less.
         log_assignment must then be such that e^(bound + log_assignment) summed over all items fits single precision.
-    scratch: numbers the chunked backend may hold beside its results; `SCRATCH` unless given.
+    scratch: numbers to hold beside the results on a CPU; `SCRATCH` unless given.
     """
-    backend = backend or backend_for(components)
-    if backend == "triton":
+    if kernels.serve(components):
         from macrid.ops.partition_triton import LogPartition
 
-        one = (components[None], items[None], log_assignment[None])
-        return LogPartition.apply(*one, hidden, temperature, precision, bounded(bound))[0]
-    if backend == "reference":
-        logits = components @ items.t() / temperature + log_assignment.t()  # (batch, concepts, items)
-        if hidden is not None:
-            logits = logits.masked_fill((hidden != 0)[:, None], -torch.inf)
-        return logits.logsumexp(dim=(1, 2))
+        return LogPartition.apply(components, items, log_assignment, hidden, temperature, precision, bounded(bound))
     return _LogPartition.apply(components / temperature, items, log_assignment, hidden, scratch or SCRATCH)
 
 
@@ -84,19 +73,17 @@ def log_likelihood(
     """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
 
     Users count by `histories.weights`.
-    Shapes as in `log_partition` → (); on a GPU all of them may have a leading dimension of models, which stays.
+    Shapes as in `log_partition` → ().
     precision: "bf16" on a CPU takes the two products of the gradients in bf16.
     """
-    if backend_for(items) == "triton":
+    if kernels.serve(items):
         from macrid.ops.sparse_triton import Likelihood
 
-        lead = items.shape[:-2]
-        one = (t.reshape(-1, *t.shape[len(lead) :]) for t in (components, items, log_assignment))
-        return Likelihood.apply(*one, histories, temperature, precision, bounded(bound)).reshape(lead)
+        return Likelihood.apply(components, items, log_assignment, histories, temperature, precision, bounded(bound))
     height = _users_of_a_block(components, items, scratch)
     if height:
         return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
-    log_z = log_partition(components, items, log_assignment, temperature, backend="chunked", scratch=scratch)
+    log_z = log_partition(components, items, log_assignment, temperature, scratch=scratch)
     sums, _ = positives(components, items, log_assignment, temperature, histories)
     return histories.weights.to(items.dtype) @ (sums - histories.counts * log_z)
 
@@ -173,9 +160,7 @@ def sum_log_partition_with(
     """sum_u counts_u log(exp(own_u) + Z_u), Z_u as in `log_partition`, in one sweep; own, counts (batch,) → ()."""
     height = _users_of_a_block(components, items, scratch)
     if not height:
-        log_z = log_partition(
-            components, items, log_assignment, temperature, backend="chunked", hidden=hidden, scratch=scratch
-        )
+        log_z = log_partition(components, items, log_assignment, temperature, hidden=hidden, scratch=scratch)
         return (counts * torch.logaddexp(own, log_z)).sum()
     given = components / temperature, items, log_assignment, own, counts.to(items.dtype), hidden
     return _SampledSweep.apply(*given, precision, height)

@@ -9,8 +9,6 @@ rounded, log c by log2(e). With P = 2^(logit − log2 Z), the gradients of log Z
 
 Forward splits the items over programs, so that small batches fill the card as well; each split keeps its own running
 maximum, and a third kernel puts the splits together. Nothing is added atomically: results repeat exactly.
-
-Every tensor has a leading dimension of models that are computed side by side.
 """
 
 from __future__ import annotations
@@ -29,15 +27,15 @@ PARTS = 8  # of the backward kernel likewise
 DOT = {"bf16": "tf32", "tf32": "tf32", "fp32": "tf32x3"}  # how a product of two tiles is taken
 
 
-SIZES = ["A", "B", "K", "M", "N", "PER", "MODELS", "SPLITS", "per", "span"]  # one compiled kernel serves all of them
+SIZES = ["A", "B", "K", "M", "N", "SPLITS", "per", "span"]  # one compiled kernel serves all of them
 
 
 class Scaled(NamedTuple):
     """What the kernels read: rows padded to a power of two with zeros."""
 
-    components: Tensor  # (models, concepts, batch, width), times log2(e) / temperature; a 1 at dim + concept
-    items: Tensor  # (models, items, width); a 1 at the end
-    log_assignment: Tensor  # (models, concepts, items), times log2(e)
+    components: Tensor  # (concepts, batch, width), times log2(e) / temperature; a 1 at dim + concept
+    items: Tensor  # (items, width); a 1 at the end
+    log_assignment: Tensor  # (concepts, items), times log2(e)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -50,12 +48,11 @@ def _forward(
     """For a block of users, one concept and one split of the items: sum, maximum and weighted sum of item vectors."""
     row_blocks = tl.cdiv(B, BR)
     block = tl.program_id(0) % row_blocks
-    gk = (tl.program_id(0) // row_blocks).to(tl.int64)
-    g = gk // K
+    k = (tl.program_id(0) // row_blocks).to(tl.int64)
     split = tl.program_id(1)
     r = block * BR + tl.arange(0, BR)
     d = tl.arange(0, D)
-    z = tl.load(Z + (gk * B + r)[:, None] * D + d[None, :], mask=(r < B)[:, None], other=0.0)
+    z = tl.load(Z + (k * B + r)[:, None] * D + d[None, :], mask=(r < B)[:, None], other=0.0)
     top = tl.full([BR], 0.0 if BOUNDED else -1e30, tl.float32)
     s = tl.zeros([BR], tl.float32)
     o = tl.zeros([BR, D], tl.float32)
@@ -63,8 +60,8 @@ def _forward(
     place = m[:, None] * D + d[None, :]
     for start in range(split * per, tl.minimum(M, split * per + per), BM):
         inside = m < M - start
-        h = tl.load(H + (g * M + start) * D + place, mask=inside[:, None], other=0.0)
-        lc = tl.load(LC + (gk * M + start) + m, mask=inside, other=-float("inf"))
+        h = tl.load(H + tl.cast(start, tl.int64) * D + place, mask=inside[:, None], other=0.0)
+        lc = tl.load(LC + (k * M + start) + m, mask=inside, other=-float("inf"))
         x = tl.dot(z, tl.trans(h), input_precision=PRECISION) + lc[None, :]
         if HAS_HIDDEN:
             at = r.to(tl.int64)[:, None] * M + (start + m)[None, :]
@@ -84,7 +81,7 @@ def _forward(
             o = tl.dot(p.to(h.dtype), h, o, input_precision=PRECISION)
     if FOLDED and WITH_O:
         s = tl.sum(tl.where((d == D - 1)[None, :], o, 0.0), 1)
-    out = (g * SPLITS + split) * K * B + (gk - g * K) * B + r
+    out = (split * K + k) * B + r
     tl.store(S + out, s, mask=r < B)
     tl.store(TOP + out, top, mask=r < B)
     if WITH_O:
@@ -97,17 +94,15 @@ def _combine(
     D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Put splits and concepts of one user together: log2 Z, and its (weighted) gradient by the components."""
-    u = tl.program_id(0)
-    g = tl.program_id(1).to(tl.int64)
+    u = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
-    base = g * SPLITS * K
     inside = part < SPLITS * K
-    top = tl.load(TOP + (base + part) * B + u, mask=inside, other=-1e30)
-    s = tl.load(S + (base + part) * B + u, mask=inside, other=0.0)
+    top = tl.load(TOP + part * B + u, mask=inside, other=-1e30)
+    s = tl.load(S + part * B + u, mask=inside, other=0.0)
     highest = tl.max(top, 0)
     total = tl.sum(s * tl.exp2(top - highest), 0)
     log_z = highest + tl.log2(total)
-    tl.store(LOG_Z + g * B + u, log_z)
+    tl.store(LOG_Z + u, log_z)
     log_z = tl.where(total > 0, log_z, 1e30)  # where nothing is left, nothing has a gradient
     if WITH_O:
         d = tl.arange(0, D)
@@ -116,15 +111,15 @@ def _combine(
         for k in range(K):
             acc = tl.zeros([D], tl.float32)
             for split in range(SPLITS):
-                at = (base + split * K + k) * B + u
+                at = (split * K + k) * B + u
                 acc += tl.load(OUT + at * D + d) * tl.exp2(tl.load(TOP + at) - log_z)
-            tl.store(GRAD + ((g * B + u) * K + k) * WIDTH + d, acc * scale, mask=d < WIDTH)
+            tl.store(GRAD + (u * K + k) * WIDTH + d, acc * scale, mask=d < WIDTH)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _backward_items(
     Z, H, LC, HIDDEN, LEVEL, SIGN, DH, DLC,
-    B, M, K, MODELS, WIDTH: tl.constexpr, scale,
+    B, M, K, WIDTH: tl.constexpr, scale,
     D: tl.constexpr, HAS_HIDDEN: tl.constexpr, SIGNED: tl.constexpr, FOLDED: tl.constexpr,
     PRECISION: tl.constexpr, K_SPLITS: tl.constexpr, BR: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
@@ -132,26 +127,25 @@ def _backward_items(
 
     LEVEL is log2 |g_u| − log2 Z_u, SIGN the sign of g_u.
     """
-    first = tl.program_id(0) * BM
+    first = tl.program_id(0).to(tl.int64) * BM
     part = tl.program_id(1)
-    g = tl.program_id(2).to(tl.int64)
     m, u, d = tl.arange(0, BM), tl.arange(0, BR), tl.arange(0, D)
     inside = m < M - first
-    h = tl.load(H + (g * M + first) * D + (m[:, None] * D + d[None, :]), mask=inside[:, None], other=0.0)
+    h = tl.load(H + first * D + (m[:, None] * D + d[None, :]), mask=inside[:, None], other=0.0)
     place = u[:, None] * D + d[None, :]
     acc = tl.zeros([BM, D], tl.float32)
     column = tl.zeros([BM], tl.float32)
     row_blocks = tl.cdiv(B, BR)
     for step in range(tl.cdiv(K - part, K_SPLITS) * row_blocks):
-        k = part + step // row_blocks * K_SPLITS
+        k = (part + step // row_blocks * K_SPLITS).to(tl.int64)
         start = step % row_blocks * BR
         some = u < B - start
-        z = tl.load(Z + ((g * K + k) * B + start) * D + place, mask=some[:, None], other=0.0)
-        lc = tl.load(LC + ((g * K + k) * M + first) + m, mask=inside, other=-float("inf"))
-        level = tl.load(LEVEL + (g * B + start) + u, mask=some, other=-float("inf"))
+        z = tl.load(Z + (k * B + start) * D + place, mask=some[:, None], other=0.0)
+        lc = tl.load(LC + (k * M + first) + m, mask=inside, other=-float("inf"))
+        level = tl.load(LEVEL + start + u, mask=some, other=-float("inf"))
         p = tl.exp2(tl.dot(h, tl.trans(z), input_precision=PRECISION) + (lc[:, None] + level[None, :]))
         if SIGNED:
-            p *= tl.load(SIGN + (g * B + start) + u, mask=some, other=0.0)[None, :]
+            p *= tl.load(SIGN + start + u, mask=some, other=0.0)[None, :]
         if HAS_HIDDEN:
             at = (start + u).to(tl.int64)[None, :] * M + (first + m)[:, None]
             hidden = tl.load(HIDDEN + at, mask=some[None, :] & inside[:, None], other=1)
@@ -160,44 +154,43 @@ def _backward_items(
         if not FOLDED:
             column += tl.sum(p, 1)
             if step % row_blocks == row_blocks - 1:
-                tl.store(DLC + (g * M + first + m) * K + k, column, mask=inside)
+                tl.store(DLC + (first + m) * K + k, column, mask=inside)
                 column = tl.zeros([BM], tl.float32)
     if FOLDED:
         k = d - WIDTH
         own = (k >= 0) & (k < K) & (k % K_SPLITS == part)
-        tl.store(DLC + (g * M + first) * K + (m[:, None] * K + k[None, :]), acc, mask=inside[:, None] & own[None, :])
-    out = DH + ((part * MODELS + g) * M + first) * WIDTH
+        tl.store(DLC + first * K + (m[:, None] * K + k[None, :]), acc, mask=inside[:, None] & own[None, :])
+    out = DH + (part.to(tl.int64) * M + first) * WIDTH
     tl.store(out + m[:, None] * WIDTH + d[None, :], acc * scale, mask=inside[:, None] & (d < WIDTH)[None, :])
 
 
 @triton.jit(do_not_specialize=SIZES)
 def _pack(X, OUT, A, B, WIDTH: tl.constexpr, scale, D: tl.constexpr, ONES: tl.constexpr, BM: tl.constexpr):
-    """Rows (models, A, B, WIDTH) → (models, B, A, D), scaled, rounded and padded with zeros.
+    """Rows (A, B, WIDTH) → (B, A, D), scaled, rounded and padded with zeros.
 
     ONES: "own" puts a 1 into the padding at WIDTH + b, "last" into the last column.
     """
     r = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
-    g = tl.program_id(1).to(tl.int64)
     d = tl.arange(0, D)
     inside = (r < tl.cast(A, tl.int64) * B)[:, None]
-    x = tl.load(X + ((g * A) * B + r)[:, None] * WIDTH + d[None, :], mask=inside & (d < WIDTH)[None, :], other=0.0)
+    x = tl.load(X + r[:, None] * WIDTH + d[None, :], mask=inside & (d < WIDTH)[None, :], other=0.0)
     x = x * scale
     if ONES == "own":
         x = tl.where(d[None, :] == WIDTH + (r % B)[:, None], 1.0, x)
     if ONES == "last":
         x = tl.where((d == D - 1)[None, :], 1.0, x)
-    out = g * A * B + (r % B) * A + r // B
+    out = (r % B) * A + r // B
     tl.store(OUT + out[:, None] * D + d[None, :], x.to(OUT.dtype.element_ty), mask=inside)
 
 
 def scaled(components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, precision: str) -> Scaled:
-    """Pack components (models, batch, concepts, dim), items (models, items, dim), log c (models, items, concepts)."""
-    models, batch, concepts, dim = components.shape
-    count = items.shape[1]
+    """Pack components (batch, concepts, dim), items (items, dim), log c (items, concepts)."""
+    batch, concepts, dim = components.shape
+    count = len(items)
     width, kind = width_of(dim), kind_of(items, precision)
-    z = components.new_empty(models, concepts, batch, width, dtype=kind)
-    h = items.new_empty(models, count, width, dtype=kind)
-    lc = items.new_empty(models, concepts, count, 1)
+    z = components.new_empty(concepts, batch, width, dtype=kind)
+    h = items.new_empty(count, width, dtype=kind)
+    lc = items.new_empty(concepts, count, 1)
     folded = _folded(width, dim, concepts)
     for x, out, a, b, scale, ones in (
         (components, z, batch, concepts, LOG2_E / temperature, "own" if folded else ""),
@@ -205,7 +198,7 @@ def scaled(components: Tensor, items: Tensor, log_assignment: Tensor, temperatur
         (log_assignment, lc, count, concepts, LOG2_E, ""),
     ):  # fmt: skip
         rows = 16 if out is not lc else 256
-        _pack[(triton.cdiv(a * b, rows), models)](
+        _pack[(triton.cdiv(a * b, rows),)](
             x.contiguous(), out, a, b, dim if out is not lc else 1, scale, D=out.shape[-1], ONES=ones, BM=rows,
             num_warps=4,
         )  # fmt: skip
@@ -213,10 +206,11 @@ def scaled(components: Tensor, items: Tensor, log_assignment: Tensor, temperatur
 
 
 def pack(table: Tensor, precision: str) -> Tensor:
-    """Rows of a table (models, items, dim), rounded and padded to a power of two: (models, items, width)."""
-    models, count, dim = table.shape
-    out = table.new_empty(models, count, width_of(dim), dtype=kind_of(table, precision))
-    _pack[(triton.cdiv(count, 16), models)](
+    """Rows of a table (…, dim), rounded and padded to a power of two: (…, width)."""
+    *lead, dim = table.shape
+    count = table.numel() // dim
+    out = table.new_empty(*lead, width_of(dim), dtype=kind_of(table, precision))
+    _pack[(triton.cdiv(count, 16),)](
         table.contiguous(), out, count, 1, dim, 1.0, D=out.shape[-1], ONES="", BM=16, num_warps=4
     )
     return out
@@ -276,20 +270,20 @@ def forward(
     inputs: Scaled, hidden: Tensor | None, dim: int, temperature: float, precision: str, *, bounded: bool,
     with_gradient: bool, weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """log2 Z (models, batch), and the gradient of weights_u log Z_u by components (models, batch, concepts, dim)."""
-    models, concepts, batch, width = inputs.components.shape
-    items = inputs.items.shape[1]
+    """log2 Z (batch,), and the gradient of weights_u log Z_u by components (batch, concepts, dim)."""
+    concepts, batch, width = inputs.components.shape
+    items = len(inputs.items)
     new = inputs.log_assignment.new_empty
     what = "forward", inputs.items.device, width, precision, hidden is None
 
     def run(tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        blocks = triton.cdiv(batch, tile.users) * concepts * models
+        blocks = triton.cdiv(batch, tile.users) * concepts
         tiles = triton.cdiv(items, tile.items)
         splits = max(1, min(tiles, PROGRAMS * processors(inputs.items) // blocks))
         per = triton.cdiv(tiles, splits) * tile.items
         splits = triton.cdiv(items, per)
-        s, top = new(models, splits, concepts, batch), new(models, splits, concepts, batch)
-        o = new(models, splits, concepts, batch, width) if with_gradient else s
+        s, top = new(splits, concepts, batch), new(splits, concepts, batch)
+        o = new(splits, concepts, batch, width) if with_gradient else s
         _forward[(blocks, splits)](
             *inputs, s if hidden is None else hidden, s, top, o, batch, items, concepts, splits, per,
             D=width, WITH_O=with_gradient, HAS_HIDDEN=hidden is not None, BOUNDED=bounded,
@@ -299,10 +293,10 @@ def forward(
         return s, top, o
 
     s, top, o = _launch(FORWARD, (*what, with_gradient, bounded), run)
-    splits = s.shape[1]
-    log_z = new(models, batch)
-    gradient = new(models, batch, concepts, dim) if with_gradient else s
-    _combine[(batch, models)](
+    splits = len(s)
+    log_z = new(batch)
+    gradient = new(batch, concepts, dim) if with_gradient else s
+    _combine[(batch,)](
         s, top, o, s if weights is None else weights, log_z, gradient, batch, concepts, splits, dim, 1 / temperature,
         D=width, WITH_O=with_gradient, WEIGHTED=weights is not None,
         PARTS=triton.next_power_of_2(splits * concepts), num_warps=1,
@@ -313,23 +307,23 @@ def forward(
 def backward_items(
     inputs: Scaled, hidden: Tensor | None, level: Tensor, sign: Tensor | None, dim: int, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of sum_u g_u log Z_u by items (models, items, dim) and log assignment (models, items, concepts).
+    """Gradients of sum_u g_u log Z_u by items (items, dim) and log assignment (items, concepts).
 
     level: log2 |g_u| − log2 Z_u. sign: of g_u; all positive unless given.
     """
-    models, concepts, batch, width = inputs.components.shape
-    items = inputs.items.shape[1]
+    concepts, batch, width = inputs.components.shape
+    items = len(inputs.items)
     new = level.new_empty
-    by_assignment = new(models, items, concepts)
+    by_assignment = new(items, concepts)
     what = "backward", inputs.items.device, width, precision, hidden is None, sign is None
 
     def run(tile: Tile) -> Tensor:
         blocks = triton.cdiv(items, tile.items)
-        parts = max(1, min(concepts, PARTS * processors(inputs.items) // (blocks * models)))
-        by_items = new(parts, models, items, dim)
-        _backward_items[(blocks, parts, models)](
+        parts = max(1, min(concepts, PARTS * processors(inputs.items) // blocks))
+        by_items = new(parts, items, dim)
+        _backward_items[(blocks, parts)](
             *inputs, level if hidden is None else hidden, level, level if sign is None else sign, by_items,
-            by_assignment, batch, items, concepts, models, dim, 1 / LOG2_E,
+            by_assignment, batch, items, concepts, dim, 1 / LOG2_E,
             D=width, HAS_HIDDEN=hidden is not None, SIGNED=sign is not None,
             FOLDED=_folded(width, dim, concepts), PRECISION=DOT[precision], K_SPLITS=parts,
             BR=tile.users, BM=tile.items, num_warps=tile.warps, num_stages=tile.stages,
@@ -340,7 +334,7 @@ def backward_items(
 
 
 class LogPartition(torch.autograd.Function):
-    """log Z (models, batch), natural."""
+    """log Z (batch,), natural."""
 
     @staticmethod
     def forward(
@@ -362,7 +356,7 @@ class LogPartition(torch.autograd.Function):
         level = torch.where(log_z > -torch.inf, weights.abs().log2() - log_z, -torch.inf)
         sign = weights.sign().contiguous()
         by_items, by_assignment = backward_items(Scaled(*inputs), hidden, level, sign, ctx.dim, ctx.precision)
-        return gradient * weights[..., None, None], by_items, by_assignment, None, None, None, None
+        return gradient * weights[:, None, None], by_items, by_assignment, None, None, None, None
 
 
 def processors(tensor: Tensor) -> int:

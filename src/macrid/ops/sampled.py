@@ -18,8 +18,9 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from macrid.ops import kernels
 from macrid.ops.partition import Precision, log_partition, sum_log_partition_with
-from macrid.ops.sparse import Histories, backend_for, positives
+from macrid.ops.sparse import Histories, positives
 
 Sampling = Literal["popularity", "log-uniform", "uniform"]
 
@@ -70,7 +71,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     items = histories.items.long()
     drawn = sampler.draw(negatives, generator)
     everything = torch.cat([items, drawn])
-    if backend_for(items) == "triton":
+    if kernels.serve(items):
         rows, count, place = _unique(everything, min(len(everything), sampler.items))
     else:
         rows, place = torch.unique(everything, return_inverse=True)
@@ -111,7 +112,7 @@ def sampled_log_likelihood(
     log_weighted = log_assignment.index_select(0, local.draws) + local.log_weights[:, None]
     weights = local.histories.weights.to(items.dtype)
     counts = local.histories.counts * weights
-    if backend_for(items) == "chunked":
+    if not kernels.serve(items):
         own = components, drawn, log_weighted, temperature, totals, counts
         return weights @ sums - sum_log_partition_with(*own, local.hidden, precision, scratch)
     others = log_partition(

@@ -8,17 +8,18 @@ vector per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_trit
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from macrid.ops import kernels
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class ByItem(NamedTuple):
 class Dropout(NamedTuple):
     """Which interactions to leave out, by a seed: it follows from the seed and an interaction's place in the CSR."""
 
-    seed: Tensor  # (models,) int64
-    rate: Tensor  # (models,)
+    seed: Tensor  # (1,) int64
+    rate: float
 
 
 def sum_by_concept(
@@ -115,15 +116,12 @@ def sum_by_concept(
 
     table (items, dim), log_assignment (items, concepts), keep (interactions,)
     → (batch, concepts, dim), (batch, concepts).
-    With a `Dropout`, all of it may have a leading dimension of models.
     """
-    if isinstance(keep, Dropout) or backend_for(table) == "triton":
+    if kernels.serve(table):
         from macrid.ops.sparse_triton import SumByConcept
 
         assert not isinstance(keep, Tensor)
-        lead = table.shape[:-2]
-        a, q = SumByConcept.apply(_models(table, 2), _models(log_assignment, 2), histories, keep, precision)
-        return a.reshape(*lead, *a.shape[1:]), q.reshape(*lead, *q.shape[1:])
+        return SumByConcept.apply(table, log_assignment, histories, keep, precision)
     assert keep is None or isinstance(keep, Tensor)
     return _SumByConcept.apply(table, log_assignment, histories, keep)
 
@@ -140,13 +138,10 @@ def positives(
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
     """
-    if backend_for(items) == "triton":
+    if kernels.serve(items):
         from macrid.ops.sparse_triton import Positives
 
-        sums, totals = Positives.apply(
-            components[None], items[None], log_assignment[None], histories, temperature, precision
-        )
-        return sums[0], totals[0]
+        return Positives.apply(components, items, log_assignment, histories, temperature, precision)
     logits = _Dots.apply(components / temperature, items, histories) + _Rows.apply(log_assignment, histories)
     log_p = logits.logsumexp(dim=1)
     sums = sum_by_user(log_p[:, None], histories)[:, 0]
@@ -262,24 +257,9 @@ def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> T
     return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
-def _models(tensor: Tensor, dims: int) -> Tensor:
-    """With one leading dimension."""
-    return tensor.reshape(-1, *tensor.shape[-dims:])
-
-
-def backend_for(tensor: Tensor) -> Literal["chunked", "triton"]:
-    """What a tensor's device is served by: Triton on a GPU that has it, plain torch otherwise."""
-    return "triton" if tensor.is_cuda and tensor.dtype != torch.float64 and _has_triton() else "chunked"
-
-
 @cache
 def _hear_about_beta() -> None:
     """torch says once in a process that CSR tensors are in beta; users need not be told."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant checks)")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)
-
-
-@cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

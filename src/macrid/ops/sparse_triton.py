@@ -1,7 +1,7 @@
 """Sums over the batch's own interactions on a GPU: the encoder's, and the likelihood of the positives.
 
 A program takes some of the items of one user, in chunks, and all that belongs to them stays on the chip. Histories are
-read where they lie, in the CSR of all users. Every tensor has a leading dimension of models computed side by side.
+read where they lie, in the CSR of all users.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ MOST_PROGRAMS = 16  # for one user; beyond, each takes more chunks
 
 
 @triton.jit
-def _keep(SEED, RATE, g, at):
+def _keep(SEED, rate, at):
     """0, or 1 / (1 − rate), from a hash of the seed and the place."""
-    rate = tl.load(RATE + g)
-    x = at.to(tl.uint32) * 0x9E3779B1 + tl.load(SEED + g).to(tl.uint32)
+    x = at.to(tl.uint32) * 0x9E3779B1 + tl.load(SEED).to(tl.uint32)
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     x = x ^ (x >> 16)
@@ -35,16 +34,14 @@ def _keep(SEED, RATE, g, at):
 
 @triton.jit(do_not_specialize=SIZES)
 def _sum(
-    T, LC, STARTS, STOPS, ITEMS, SEED, RATE, A, Q,
-    B, M, K, span, WIDTH: tl.constexpr,
+    T, LC, STARTS, STOPS, ITEMS, SEED, rate, A, Q,
+    B, K, span, WIDTH: tl.constexpr,
     D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A_uk = sum_i keep_i c_ik t_i and Q_uk = sum_i c_ik² of one user, for a block of concepts."""
-    u, part = tl.program_id(0), tl.program_id(1)
-    blocks = tl.cdiv(K, KB)
-    g = (tl.program_id(2) // blocks).to(tl.int64)
-    k = (tl.program_id(2) % blocks) * KB + tl.arange(0, KB)
+    u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = tl.program_id(2) * KB + tl.arange(0, KB)
     d = tl.arange(0, D)
     start, stop = tl.load(STARTS + u), tl.load(STOPS + u)
     a = tl.zeros([KB, D], tl.float32)
@@ -55,16 +52,16 @@ def _sum(
         kept = at < stop
         keep = tl.full([CH], 1.0, tl.float32)
         if DROP:
-            keep = _keep(SEED, RATE, g, at)
+            keep = _keep(SEED, rate, at)
             kept = kept & (keep > 0)
-        t = tl.load(T + (g * M + i)[:, None] * D + d[None, :], mask=kept[:, None], other=0.0)
-        lc = tl.load(LC + (g * M + i)[:, None] * K + k[None, :], mask=(at < stop)[:, None] & (k < K)[None, :],
+        t = tl.load(T + i[:, None] * D + d[None, :], mask=kept[:, None], other=0.0)
+        lc = tl.load(LC + i[:, None] * K + k[None, :], mask=(at < stop)[:, None] & (k < K)[None, :],
                      other=-float("inf"))  # fmt: skip
         c = tl.exp(lc)
         squares += c * c
         a = tl.dot(tl.trans((c * keep[:, None]).to(t.dtype)), t, a, input_precision=PRECISION)
     q = tl.sum(squares, 0)
-    out = (g * B + u) * K + k
+    out = u * K + k
     where = (k < K)[:, None] & (d < WIDTH)[None, :]
     if part == 0 and stop - start <= span:  # the user's only program
         tl.store(A + out[:, None] * WIDTH + d[None, :], a, mask=where)
@@ -77,19 +74,17 @@ def _sum(
 
 @triton.jit(do_not_specialize=SIZES)
 def _sum_backward(
-    T, LC, STARTS, STOPS, ITEMS, SEED, RATE, GA, GQ, DT, DLC,
-    B, M, K, span, WIDTH: tl.constexpr,
+    T, LC, STARTS, STOPS, ITEMS, SEED, rate, GA, GQ, DT, DLC,
+    B, K, span, WIDTH: tl.constexpr,
     D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    u, part = tl.program_id(0), tl.program_id(1)
-    blocks = tl.cdiv(K, KB)
-    g = (tl.program_id(2) // blocks).to(tl.int64)
-    k = (tl.program_id(2) % blocks) * KB + tl.arange(0, KB)
+    u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = tl.program_id(2) * KB + tl.arange(0, KB)
     d = tl.arange(0, D)
     start, stop = tl.load(STARTS + u), tl.load(STOPS + u)
     if start + part * span < stop:
-        row = (g * B + u) * K + k
+        row = u * K + k
         ga = tl.load(GA + row[:, None] * WIDTH + d[None, :], mask=(k < K)[:, None] & (d < WIDTH)[None, :], other=0.0)
         ga = ga.to(T.dtype.element_ty)
         gq = tl.load(GQ + row, mask=k < K, other=0.0)
@@ -99,13 +94,13 @@ def _sum_backward(
             kept = at < stop
             keep = tl.full([CH], 1.0, tl.float32)
             if DROP:
-                keep = _keep(SEED, RATE, g, at)
+                keep = _keep(SEED, rate, at)
                 kept = kept & (keep > 0)
             where = kept[:, None] & (d < WIDTH)[None, :]
-            place = (g * M + i)[:, None] * WIDTH + d[None, :]
-            t = tl.load(T + (g * M + i)[:, None] * D + d[None, :], mask=kept[:, None], other=0.0)
+            place = i[:, None] * WIDTH + d[None, :]
+            t = tl.load(T + i[:, None] * D + d[None, :], mask=kept[:, None], other=0.0)
             some = (at < stop)[:, None] & (k < K)[None, :]
-            pair = (g * M + i)[:, None] * K + k[None, :]
+            pair = i[:, None] * K + k[None, :]
             c = tl.exp(tl.load(LC + pair, mask=some, other=-float("inf")))
             w = (c * keep[:, None]).to(t.dtype)
             by_c = tl.dot(t, tl.trans(ga), input_precision=PRECISION) * keep[:, None]
@@ -115,7 +110,7 @@ def _sum_backward(
 
 
 @triton.jit
-def _log_p(Z, LC, h, i, inside, g, u, B, M, K, D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr,
+def _log_p(Z, LC, h, i, inside, u, B, K, D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr,
            PRECISION: tl.constexpr):  # fmt: skip
     """log2 p_ui of a chunk of items, over all concepts: (CH,)."""
     d = tl.arange(0, D)
@@ -123,8 +118,8 @@ def _log_p(Z, LC, h, i, inside, g, u, B, M, K, D: tl.constexpr, KB: tl.constexpr
     s = tl.zeros([CH], tl.float32)
     for first in range(0, K, KB):
         k = first + tl.arange(0, KB)
-        z = tl.load(Z + ((g * K + k) * B + u)[:, None] * D + d[None, :], mask=(k < K)[:, None], other=0.0)
-        lc = tl.load(LC + (g * M + i)[:, None] * K + k[None, :], mask=inside[:, None] & (k < K)[None, :],
+        z = tl.load(Z + (k * B + u)[:, None] * D + d[None, :], mask=(k < K)[:, None], other=0.0)
+        lc = tl.load(LC + i[:, None] * K + k[None, :], mask=inside[:, None] & (k < K)[None, :],
                      other=-float("inf"))  # fmt: skip
         x = tl.dot(h, tl.trans(z), input_precision=PRECISION) + lc * 1.4426950408889634
         higher = tl.maximum(top, tl.max(x, 1))
@@ -136,12 +131,11 @@ def _log_p(Z, LC, h, i, inside, g, u, B, M, K, D: tl.constexpr, KB: tl.constexpr
 @triton.jit(do_not_specialize=SIZES)
 def _positives(
     Z, H, LC, STARTS, STOPS, ITEMS, SUM, TOTAL,
-    B, M, K, span,
+    B, K, span,
     D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Over the items of one user: the sum of log2 p_ui, and the log2-sum-exp of it (by part)."""
-    u, part = tl.program_id(0), tl.program_id(1)
-    g = tl.program_id(2).to(tl.int64)
+    u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, D)
     start, stop = tl.load(STARTS + u), tl.load(STOPS + u)
     total = tl.zeros([CH], tl.float32)
@@ -151,14 +145,14 @@ def _positives(
         at = first + tl.arange(0, CH)
         inside = at < stop
         i = tl.load(ITEMS + at, mask=inside, other=0).to(tl.int64)
-        h = tl.load(H + (g * M + i)[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
-        log_p = _log_p(Z, LC, h, i, inside, g, u, B, M, K, D, KB, CH, PRECISION)
+        h = tl.load(H + i[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
+        log_p = _log_p(Z, LC, h, i, inside, u, B, K, D, KB, CH, PRECISION)
         total += tl.where(inside, log_p, 0.0)
         log_p = tl.where(inside, log_p, -float("inf"))
         higher = tl.maximum(top, log_p)
         s = s * tl.exp2(top - higher) + tl.exp2(log_p - higher)
         top = higher
-    out = (g * tl.num_programs(1) + part) * B + u
+    out = part * B + u
     tl.store(SUM + out, tl.sum(total, 0))
     highest = tl.max(top, 0)
     tl.store(TOTAL + out, highest + tl.log2(tl.sum(s * tl.exp2(top - highest), 0)))
@@ -167,47 +161,45 @@ def _positives(
 @triton.jit(do_not_specialize=SIZES)
 def _positives_backward(
     Z, H, LC, STARTS, STOPS, ITEMS, TOTAL, G_SUM, G_TOTAL, DZ, DH, DLC,
-    B, M, K, span, WIDTH: tl.constexpr, by_z, by_h,
+    B, K, span, WIDTH: tl.constexpr, by_z, by_h,
     D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, HAS_TOTAL: tl.constexpr,
     ONE_BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients of sum_u (g_u · sum_i log p_ui + f_u · log sum_i p_ui), for a block of concepts."""
-    u, part = tl.program_id(0), tl.program_id(1)
-    blocks = tl.cdiv(K, KB)
-    g = (tl.program_id(2) // blocks).to(tl.int64)
-    k = (tl.program_id(2) % blocks) * KB + tl.arange(0, KB)
+    u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    k = tl.program_id(2) * KB + tl.arange(0, KB)
     d = tl.arange(0, D)
     start, stop = tl.load(STARTS + u), tl.load(STOPS + u)
     if start + part * span < stop:
-        z = tl.load(Z + ((g * K + k) * B + u)[:, None] * D + d[None, :], mask=(k < K)[:, None], other=0.0)
-        g_sum = tl.load(G_SUM + g * B + u)
+        z = tl.load(Z + (k * B + u)[:, None] * D + d[None, :], mask=(k < K)[:, None], other=0.0)
+        g_sum = tl.load(G_SUM + u)
         dz = tl.zeros([KB, D], tl.float32)
         for first in range(start + part * span, tl.minimum(stop, start + part * span + span), CH):
             at = first + tl.arange(0, CH)
             inside = at < stop
             i = tl.load(ITEMS + at, mask=inside, other=0).to(tl.int64)
-            h = tl.load(H + (g * M + i)[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
+            h = tl.load(H + i[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
             some = inside[:, None] & (k < K)[None, :]
-            pair = (g * M + i)[:, None] * K + k[None, :]
+            pair = i[:, None] * K + k[None, :]
             lc = tl.load(LC + pair, mask=some, other=-float("inf"))
             x = tl.dot(h, tl.trans(z), input_precision=PRECISION) + lc * 1.4426950408889634
             if ONE_BLOCK:
                 top = tl.maximum(tl.max(x, 1), -1e30)
                 log_p = top + tl.log2(tl.sum(tl.exp2(x - top[:, None]), 1))
             else:
-                log_p = _log_p(Z, LC, h, i, inside, g, u, B, M, K, D, KB, CH, PRECISION)
+                log_p = _log_p(Z, LC, h, i, inside, u, B, K, D, KB, CH, PRECISION)
             weight = tl.full([CH], 0.0, tl.float32) + g_sum
             if HAS_TOTAL:
-                weight += tl.load(G_TOTAL + g * B + u) * tl.exp2(log_p - tl.load(TOTAL + g * B + u))
+                weight += tl.load(G_TOTAL + u) * tl.exp2(log_p - tl.load(TOTAL + u))
             w = tl.where(some, tl.exp2(x - log_p[:, None]) * weight[:, None], 0.0)
             tl.atomic_add(DLC + pair, w, mask=some, sem="relaxed")
             w = w.to(h.dtype)
             dz = tl.dot(tl.trans(w), h, dz, input_precision=PRECISION)
             tl.atomic_add(
-                DH + (g * M + i)[:, None] * WIDTH + d[None, :], tl.dot(w, z, input_precision=PRECISION) * by_h,
+                DH + i[:, None] * WIDTH + d[None, :], tl.dot(w, z, input_precision=PRECISION) * by_h,
                 mask=inside[:, None] & (d < WIDTH)[None, :], sem="relaxed",
             )  # fmt: skip
-        out = ((g * B + u) * K + k)[:, None] * WIDTH + d[None, :]
+        out = (u * K + k)[:, None] * WIDTH + d[None, :]
         where = (k < K)[:, None] & (d < WIDTH)[None, :]
         if stop - start <= span:  # the user's only program
             tl.store(DZ + out, tl.load(DZ + out, mask=where, other=0.0) + dz * by_z, mask=where)
@@ -231,35 +223,34 @@ def _options(concepts: int, dim: int, precision: str) -> dict[str, Any]:
 
 
 class SumByConcept(torch.autograd.Function):
-    """A (models, batch, concepts, dim) and Q (models, batch, concepts) of `macrid.ops.sparse`."""
+    """A (batch, concepts, dim) and Q (batch, concepts) of `macrid.ops.sparse`."""
 
     @staticmethod
     def forward(
         ctx: Any, table: Tensor, log_assignment: Tensor, histories: Histories, keep: Dropout | None, precision: str
     ) -> tuple[Tensor, Tensor]:
-        models, items, dim = table.shape
-        concepts = log_assignment.shape[-1]
+        dim, concepts = table.shape[1], log_assignment.shape[1]
         options = _options(concepts, dim, precision)
         programs, span = _programs(histories)
         new = table.new_empty if programs == 1 else table.new_zeros
-        a, q = new(models, histories.batch, concepts, dim), new(models, histories.batch, concepts)
-        seed, rate = (q, q) if keep is None else keep
+        a, q = new(histories.batch, concepts, dim), new(histories.batch, concepts)
+        seed, rate = (q, 0.0) if keep is None else keep
         packed, log_assignment = pack(table, precision), log_assignment.contiguous()
-        read = (packed, log_assignment, histories.starts, histories.stops, histories.items, seed, rate)
-        grid = histories.batch, programs, models * triton.cdiv(concepts, options["KB"])
-        ctx.rest = (histories.batch, items, concepts, span, dim), grid, {**options, "DROP": keep is not None}
-        _sum[grid](*read, a, q, *ctx.rest[0], **ctx.rest[2])
+        read = packed, log_assignment, histories.starts, histories.stops, histories.items, seed
+        grid = histories.batch, programs, triton.cdiv(concepts, options["KB"])
+        ctx.rest = rate, (histories.batch, concepts, span, dim), grid, {**options, "DROP": keep is not None}
+        _sum[grid](*read, rate, a, q, *ctx.rest[1], **ctx.rest[3])
         ctx.save_for_backward(*read)
         return a, q
 
     @staticmethod
     def backward(ctx: Any, by_a: Tensor, by_q: Tensor) -> tuple[Tensor | None, ...]:
-        sizes, grid, options = ctx.rest
+        rate, sizes, grid, options = ctx.rest
         log_assignment = ctx.saved_tensors[1]
-        by_table = by_a.new_zeros(*log_assignment.shape[:2], sizes[-1])
+        by_table = by_a.new_zeros(len(log_assignment), sizes[-1])
         by_assignment = torch.zeros_like(log_assignment)
         _sum_backward[grid](
-            *ctx.saved_tensors, by_a.contiguous(), by_q.contiguous(), by_table, by_assignment, *sizes, **options
+            *ctx.saved_tensors, rate, by_a.contiguous(), by_q.contiguous(), by_table, by_assignment, *sizes, **options
         )
         return by_table, by_assignment, None, None, None
 
@@ -267,17 +258,17 @@ class SumByConcept(torch.autograd.Function):
 def positives(
     inputs: Scaled, log_assignment: Tensor, histories: Histories, dim: int, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """sum_i log2 p_ui and log2 sum_i p_ui over every user's own items, each (models, batch)."""
-    models, concepts, batch, _ = inputs.components.shape
+    """sum_i log2 p_ui and log2 sum_i p_ui over every user's own items, each (batch,)."""
+    concepts, batch, _ = inputs.components.shape
     programs, span = _programs(histories)
-    sums, totals = (log_assignment.new_empty(models, programs, batch) for _ in range(2))
-    _positives[(batch, programs, models)](
+    sums, totals = (log_assignment.new_empty(programs, batch) for _ in range(2))
+    _positives[(batch, programs)](
         inputs.components, inputs.items, log_assignment, histories.starts, histories.stops, histories.items, sums,
-        totals, batch, inputs.items.shape[1], concepts, span, **_options(concepts, dim, precision),
+        totals, batch, concepts, span, **_options(concepts, dim, precision),
     )  # fmt: skip
     if programs == 1:
-        return sums[:, 0], totals[:, 0]
-    return sums.sum(1), torch.logsumexp(totals / LOG2_E, dim=1) * LOG2_E
+        return sums[0], totals[0]
+    return sums.sum(dim=0), torch.logsumexp(totals / LOG2_E, dim=0) * LOG2_E
 
 
 def positives_backward(
@@ -285,20 +276,20 @@ def positives_backward(
     by_totals: Tensor | None, gradients: tuple[Tensor, Tensor, Tensor], temperature: float, precision: str,
 ) -> None:  # fmt: skip
     """Add the gradients by components, items and log assignment to `gradients`, which must be contiguous."""
-    models, concepts, batch, _ = inputs.components.shape
+    concepts, batch, _ = inputs.components.shape
     dim = gradients[0].shape[-1]
     options = _options(concepts, dim, precision)
     programs, span = _programs(histories)
     blocks = triton.cdiv(concepts, options["KB"])
-    _positives_backward[(batch, programs, models * blocks)](
+    _positives_backward[(batch, programs, blocks)](
         inputs.components, inputs.items, log_assignment, histories.starts, histories.stops, histories.items, totals,
-        by_sums, totals if by_totals is None else by_totals, *gradients, batch, inputs.items.shape[1], concepts, span,
+        by_sums, totals if by_totals is None else by_totals, *gradients, batch, concepts, span,
         dim, 1 / temperature, 1 / LOG2_E, HAS_TOTAL=by_totals is not None, ONE_BLOCK=blocks == 1, **options,
     )  # fmt: skip
 
 
 class Likelihood(torch.autograd.Function):
-    """The sum over users of sum_i log p_ui − n_u log Z_u: (models,).
+    """The sum over users of sum_i log p_ui − n_u log Z_u: ().
 
     Its gradients need nothing from outside, so they are taken at once and scaled later.
     """
@@ -320,22 +311,20 @@ class Likelihood(torch.autograd.Function):
         if wants:
             by_items, by_assignment = backward_items(inputs, None, counts.log2() - log_z, None, dim, precision)
             gradients = by_components, by_items, by_assignment
-            minus = -weights.expand_as(log_z).contiguous()  # gradients of sum_u w_u n_u log Z_u: minus the likelihood's
+            # gradients of sum_u w_u n_u log Z_u: minus the likelihood's
             positives_backward(
-                inputs, log_assignment, histories, totals, minus, None, gradients, temperature, precision
+                inputs, log_assignment, histories, totals, -weights, None, gradients, temperature, precision
             )
             ctx.save_for_backward(*gradients)
-        return (weights * sums - counts * log_z).sum(dim=-1) / LOG2_E
+        return (weights * sums - counts * log_z).sum() / LOG2_E
 
     @staticmethod
-    def backward(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
-        by_components, by_items, by_assignment = ctx.saved_tensors
-        minus = -weights[:, None, None]
-        return by_components * minus[..., None], by_items * minus, by_assignment * minus, None, None, None, None
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * -weight for gradient in ctx.saved_tensors), None, None, None, None
 
 
 class Positives(torch.autograd.Function):
-    """sum_i log p_ui and log sum_i p_ui over every user's own items, each (models, batch)."""
+    """sum_i log p_ui and log sum_i p_ui over every user's own items, each (batch,)."""
 
     @staticmethod
     def forward(

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+from macrid.ops import kernels
 
 BLOCK = {"cpu": 1 << 24, "cuda": 1 << 27}  # scores of users × items among which the best are chosen at once
 TILE = {"cpu": 1 << 19, "cuda": 1 << 25}  # scores computed at once
@@ -101,7 +102,7 @@ class _Scorer:
             self.bounds = [0, *torch.bincount(concept_of, minlength=len(z)).cumsum(0).tolist()]
             if items.numel() <= block:  # once for all users; tile by tile if there are too many
                 self.items, self.log_assignment, self.gathered = items[self.order], log_assignment[self.order], None
-        self.fused = concept_of is None and _has_kernel(z)
+        self.fused = concept_of is None and kernels.serve(z)
         own = log_assignment if concept_of is None else log_assignment.gather(1, concept_of[:, None])
         self.linear = not self.fused and _is_bounded(z, items, own)
         self.users = max(1, min(z.shape[1], max(USERS, tile // len(items)), block))
@@ -206,7 +207,3 @@ def _is_bounded(z: Tensor, items: Tensor, log_assignment: Tensor) -> bool:
     longest = torch.linalg.vector_norm(z, dim=-1).max() * torch.linalg.vector_norm(items, dim=-1).max()
     least = log_assignment.amax(dim=1).min()  # of an item's likeliest concept
     return bool(longest + torch.maximum(-least, log_assignment.max()) <= LARGEST)
-
-
-def _has_kernel(z: Tensor) -> bool:
-    return z.is_cuda and z.dtype == torch.float32 and find_spec("triton") is not None

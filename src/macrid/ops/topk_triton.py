@@ -42,6 +42,6 @@ def mixture_scores(z: Tensor, items: Tensor, log_assignment: Tensor, out: Tensor
     packed = pack(z, "fp32")
     side = 64 if packed.shape[-1] <= 256 else 16
     _mixture_scores[(triton.cdiv(users, side) * triton.cdiv(len(items), side),)](
-        packed, pack(items[None], "fp32"), log_assignment.contiguous(), out, users, len(items), concepts, out.stride(0),
+        packed, pack(items, "fp32"), log_assignment.contiguous(), out, users, len(items), concepts, out.stride(0),
         D=packed.shape[-1], PRECISION=DOT["fp32"], BU=side, BI=side, num_warps=4, num_stages=2,
     )  # fmt: skip

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from macrid.errors import TrainingError
 from macrid.evaluation.agreement import independence
 from macrid.evaluation.ranking import evaluate
 from macrid.models import model_class
 from macrid.recipe import Recipe
-from macrid.training.many import fit_many
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -23,7 +23,7 @@ DATA = "ml-latest-small"  # the paper's ML-100k
 METHODS = {"macridvae-7": "MacridVAE, K = 7", "macridvae-1": "MacridVAE, K = 1", "multvae": "β-MultVAE"}
 BETA, PRIOR_STD = (0.0, 100.0), (0.075, 0.5)  # the paper's space
 BETA_MULTVAE = (1e-3, 100.0)  # on a log scale: below 1 is where it works
-TOGETHER = 50  # models trained side by side on a GPU; also how much an interruption may lose
+PART = 50  # configurations that are kept at once: what an interruption may lose
 
 
 def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -43,15 +43,15 @@ def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> lis
 
 def compute(split: Split, tuned: Recipe, settings: list[dict[str, Any]], **training: Any) -> list[dict[str, Any]]:
     """Train every configuration; one point each, without those that diverged."""
-    models = [model_class(tuned.model)(**own) for own in settings]
-    errors = fit_many(
-        models,  # type: ignore[arg-type]
-        split.train,
-        validation=split.validation,
-        training=[{**tuned.training, **training}] * len(models),
-    )
-    kept = zip(models, settings, errors, strict=True)
-    return [point(model, split, own) for model, own, error in kept if error is None]
+    points = []
+    for own in settings:
+        model = model_class(tuned.model)(**own)
+        try:
+            model.fit(split.train, validation=split.validation, **{**tuned.training, **training})
+        except TrainingError:
+            continue
+        points.append(point(model, split, own))
+    return points
 
 
 def point(model: Any, split: Split, settings: dict[str, Any]) -> dict[str, Any]:

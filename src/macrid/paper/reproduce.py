@@ -115,7 +115,7 @@ class Reproduction:
             return 2 * plan.seeds_figure2
         if block == "figure3":
             return len(figure3.DATA)
-        return len(figure4.METHODS) * -(-plan.configurations // figure4.TOGETHER)
+        return len(figure4.METHODS) * -(-plan.configurations // figure4.PART)
 
     def split(self, name: str) -> Split | None:
         """A data set; None if its files are missing, which is said once."""
@@ -248,8 +248,8 @@ class Reproduction:
             tuned = self.config(parts, figure4.DATA, method.split("-")[0], split)
             drawn = figure4.configurations(method, tuned, self.plan.configurations)
             points[method] = []
-            for start in range(0, len(drawn), figure4.TOGETHER):
-                own = drawn[start : start + figure4.TOGETHER]
+            for start in range(0, len(drawn), figure4.PART):
+                own = drawn[start : start + figure4.PART]
                 points[method] += parts.get(
                     f"figure4/{method}.{start}",
                     {**self._key(split), **_whole(tuned, self.plan.training), "drawn": own},

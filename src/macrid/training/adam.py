@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from macrid.ops.sparse import backend_for
+from macrid.ops import kernels
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -68,15 +68,12 @@ class Adam:
 
     def _step_whole(self, gradients: Mapping[Tensor, Tensor], scale: Tensor) -> None:
         states = [self.state[parameter] for parameter in gradients]
-        if backend_for(scale) == "triton":
-            from macrid.ops.adam_triton import adam_models
+        if kernels.serve(scale):
+            from macrid.ops.adam_triton import adam
 
-            rate, l2 = (scale.new_full((1,), value) for value in (self.learning_rate, self.l2))
             for (parameter, gradient), state in zip(gradients.items(), states, strict=True):
-                parts = parameter, state["exp_avg"], state["exp_avg_sq"], gradient
-                adam_models(
-                    parts[0][None], parts[1][None], parts[2][None], parts[3][None], state["step"], scale[None], rate, l2
-                )
+                mean, square, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
+                adam(parameter, mean, square, gradient, step, scale, self.learning_rate, self.l2)
             return
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
         torch._fused_adam_(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from macrid.models.macridvae import EPSILON, MANY, MacridNetwork
+from macrid.models.macridvae import MANY, MacridNetwork
 from macrid.ops.vectors import unit
 from macrid.training.adam import Adam
 
@@ -61,7 +61,7 @@ def merge(network: MacridNetwork, optimiser: Adam, first: int, second: int, mass
     """
     both = torch.tensor([first, second], device=mass.device)
     prototypes, share = network.prototypes.data, (mass[both] / mass[both].sum()).to(network.prototypes.dtype)
-    direction = unit(share @ unit(prototypes[both], EPSILON), EPSILON)
+    direction = unit(share @ unit(prototypes[both]))
     stays, goes = (first, second) if mass[first] >= mass[second] else (second, first)
     prototypes[stays] = direction * (share @ prototypes[both].norm(dim=1))  # in length their mean
     rows = torch.tensor([k for k in range(network.concepts) if k != goes], device=mass.device)

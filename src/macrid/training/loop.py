@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -20,18 +20,21 @@ from torch import Tensor, nn
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.agreement import is_collapsed
 from macrid.evaluation.ranking import evaluate
+from macrid.models.epoch import Epoch
+from macrid.ops import kernels
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.partition import Precision
-from macrid.ops.sparse import backend_for
 from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
-from macrid.training.batches import DeviceHistories
 from macrid.training.checkpoint import Progress
 from macrid.training.step import Step
+from macrid.training.supervision import supervised
 
 if TYPE_CHECKING:
+    from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
 
@@ -40,51 +43,22 @@ CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
 STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU a check waits for the device, so once an epoch
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One line of log.jsonl; loss and KL are means per user."""
-
-    epoch: int
-    loss: float
-    kl: float
-    ndcg: float | None
-    """Validation NDCG@100."""
-    effective_concepts: float | None
-    """Concepts in use: exp of the entropy of how items divide over them."""
-    best: bool
-    seconds: float
-    concepts: int | None = None
-    """How many there are; None where there are none, and in runs of earlier versions."""
-
-    def __str__(self) -> str:
-        parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]
-        if self.ndcg is not None:
-            parts.append(f"validation NDCG@100 {self.ndcg:.4f}{'*' if self.best else ' '}")
-        if self.effective_concepts is not None:
-            total = "" if self.concepts is None else f"of {self.concepts} "
-            parts.append(f"{self.effective_concepts:.1f} {total}concepts in use")
-        return "  ".join([*parts, f"{self.seconds:.1f} s" if self.seconds >= 1 else f"{self.seconds:.2f} s"])
-
-
 def train(
     model: NeuralRecommender,
     matrix: sp.csr_array,
     validation: HeldOut | None,
     settings: TrainingSettings,
     *,
-    labels: str | None = None,
+    labels: Labels | None = None,
     checkpoint: str | PathLike[str] | None = None,
     resume: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`.
-
-    labels: the digest of those that the network holds.
-    """
+    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
-    with nullcontext() if folder is None else checkpoints.claimed(folder):
+    with supervised(model, labels, matrix, settings), nullcontext() if folder is None else checkpoints.claimed(folder):
         _train(model, matrix, validation, settings, labels, folder, resume, on_epoch, on_step)
     _warn_of_collapse(model)
 
@@ -94,7 +68,7 @@ def _train(
     matrix: sp.csr_array,
     validation: HeldOut | None,
     settings: TrainingSettings,
-    labels: str | None,
+    labels: Labels | None,
     folder: Path | None,
     resume: bool,
     on_epoch: Callable[[Epoch], None] | None,
@@ -109,9 +83,10 @@ def _train(
     average = Average(network, settings.average)
     progress = Progress()
     best: dict[str, Tensor] = {}
+    about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
     belongs_to = checkpoints.fingerprint(
         {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
-        {"model": type(model).__name__, "labels": labels, **model.settings.model_dump(), **settings.model_dump()},
+        {**about, **model.settings.model_dump(), **settings.model_dump()},
     )
     if folder is not None and not resume:
         checkpoints.remove(folder)
@@ -125,7 +100,7 @@ def _train(
             started = time.monotonic()
             epoch = progress.epoch + 1
             loss, kl = _run_epoch(model, step, settings, epoch, on_step)
-            check_weights(model, epoch)
+            _check_weights(model, epoch)
             if (
                 adapts
                 and not adaptive.settled([record.concepts or 0 for record in model.log])
@@ -141,7 +116,7 @@ def _train(
                 if is_best:
                     best = _copy(network)
                     progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
-                in_use = effective_concepts(network)
+                in_use = _effective_concepts(network)
             seconds, concepts = time.monotonic() - started, getattr(network, "concepts", None)
             record = Epoch(epoch, loss, kl, ndcg, in_use, is_best, seconds, concepts)
             model.log.append(record)
@@ -195,12 +170,7 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
         )
 
 
-def check_loss(loss: float, epoch: int, model: NeuralRecommender) -> None:
-    if not math.isfinite(loss):
-        _stop(f"the loss became {loss:g} in epoch {epoch}", model)
-
-
-def check_weights(model: NeuralRecommender, epoch: int) -> None:
+def _check_weights(model: NeuralRecommender, epoch: int) -> None:
     """The last step of an epoch can break the weights, which no loss shows any more."""
     if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
         _stop(f"the weights became too large for numbers in the last step of epoch {epoch}", model)
@@ -224,7 +194,7 @@ def choose_precision(asked: Literal["auto"] | Precision, device: torch.device) -
 def check_fits(model: NeuralRecommender) -> None:
     """The kernels hold a whole vector on the chip."""
     dim = getattr(model.settings, "dim", 0)
-    if dim > LARGEST_DIM and backend_for(model.network.item_vectors) == "triton":
+    if dim > LARGEST_DIM and kernels.serve(model.network.item_vectors):
         raise SettingsError(f"dim is {dim}; on a GPU it may be at most {LARGEST_DIM}; lower it, or train on the CPU")
 
 
@@ -242,12 +212,12 @@ def _copy(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def effective_concepts(network: Any) -> float | None:
+def _effective_concepts(network: Any) -> float | None:
     return network.effective_concepts() if hasattr(network, "effective_concepts") else None
 
 
 def _warn_of_collapse(model: NeuralRecommender) -> None:
-    in_use = effective_concepts(model.network)
+    in_use = _effective_concepts(model.network)
     concepts = getattr(model.network, "concepts", 1)
     if in_use is not None and is_collapsed(in_use, concepts):
         other = {"similarity": ("inner", "cosine"), "start": ("random", "svd")}

@@ -15,11 +15,11 @@ import torch
 from torch import Generator, Tensor
 
 from macrid.models.macridvae import LocalTables
+from macrid.ops import kernels
+from macrid.ops.batches import DeviceHistories
 from macrid.ops.sampled import Sampler, gather
-from macrid.ops.sparse import backend_for
 from macrid.settings import TrainingSettings
 from macrid.training.adam import Adam
-from macrid.training.batches import DeviceHistories
 
 EAGER_STEPS = 2  # of every batch size before its capture; they load kernels and warm the allocator
 
@@ -36,7 +36,7 @@ class Step:
         self.beta = torch.zeros((), device=device)
         self._sampler = None
         if settings.likelihood == "sampled":
-            popularity = torch.bincount(data.items, minlength=network.item_vectors.shape[-2])
+            popularity = torch.bincount(data.items, minlength=len(network.item_vectors))
             self._sampler = Sampler(popularity, settings.sampling)
         self._run = Captured(self._exact, generator, device)
 
@@ -78,7 +78,7 @@ class Captured:
 
     def __init__(self, function: Callable[[Tensor], Tensor], generator: Generator, device: torch.device) -> None:
         self.function, self.generator = function, generator
-        self.captures = backend_for(torch.empty(0, device=device)) == "triton"
+        self.captures = device.type == "cuda" and kernels.serve(torch.empty(0, device=device))
         self._seen: dict[int, int] = {}
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 

@@ -6,6 +6,8 @@ spread first (`spread`), and every item is pulled towards what is known or belie
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,11 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from macrid.data.labels import Labels
+from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.models.start import item_factors, spherical_kmeans, truncated_svd
 
 if TYPE_CHECKING:
-    from macrid.models.macridvae import MacridNetwork
+    from macrid.models.neural import NeuralRecommender
     from macrid.ops.sampled import Local
+    from macrid.settings import TrainingSettings
 
 RANK = 100  # directions of the embedding that labels are spread in
 PENALTY = 0.1  # of the squared weights of the regression, against the labels' log-likelihood
@@ -32,6 +36,27 @@ FEW = 4  # directions in which an attribute is looked for at least; one for ever
 RIDGE = 0.3  # penalty of its regression, times the variance
 KMEANS_ROUNDS = 30
 NUMBERS = 1 << 22  # interactions × concepts at once
+
+
+@contextmanager
+def supervised(
+    model: NeuralRecommender, labels: Labels | None, matrix: sp.csr_array, training: TrainingSettings
+) -> Iterator[None]:
+    """The loss of a MacridVAE asks for the labels meanwhile; it starts from them unless it starts at random."""
+    if labels is None:
+        yield
+        return
+    assert isinstance(model, MacridVAE)  # no other model reads labels
+    network = model.network
+    supervision = supervision_from(labels, matrix, network.concepts, training.label_weight, training.seed)
+    if model.settings.start != "random":
+        begin(network, supervision)
+    model.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
+    network.supervision = supervision.to(model.device)
+    try:
+        yield
+    finally:
+        network.supervision = None
 
 
 def embed(matrix: sp.csr_array, seed: int) -> Tensor:
@@ -163,45 +188,45 @@ class Supervision:
             setattr(self, name, getattr(self, name).to(device))
         return self
 
-    def loss(self, network: MacridNetwork, vectors: Tensor, sample: Local | None) -> Tensor:
-        """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): (models…).
+    def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
+        """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): ().
 
-        vectors: (…, rows, dim) of all items, or of those at hand.
+        vectors: (rows, dim) of all items, or of those at hand.
         """
-        rows = slice(None) if sample is None else sample.rows
+        rows = slice(None) if drawn is None else drawn.rows
         real = None
-        if sample is not None and sample.count is not None:
-            real = (torch.arange(vectors.shape[-2], device=vectors.device) < sample.count).to(vectors.dtype)
-        total = vectors.new_zeros(vectors.shape[:-2])
+        if drawn is not None and drawn.count is not None:
+            real = (torch.arange(len(vectors), device=vectors.device) < drawn.count).to(vectors.dtype)
+        total = vectors.new_zeros(())
         if self.classes:
             trust = self.trust[rows] if real is None else self.trust[rows] * real
-            logs = network.log_assignment(vectors=vectors)[..., : self.classes]
-            items = vectors.shape[-2] if real is None else real.sum()
-            total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=-1) * trust).sum(dim=-1) / items
+            logs = network.log_assignment(vectors=vectors)[:, : self.classes]
+            items = len(vectors) if real is None else real.sum()
+            total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=1) * trust).sum() / items
         if self.scores.shape[1]:
             trust = self.score_trust[rows] if real is None else self.score_trust[rows] * real[:, None]
-            own = network.direction(vectors)[..., : self.scores.shape[1]]
+            own = network.direction(vectors)[:, : self.scores.shape[1]]
             found = correlations(own, self.scores[rows], trust, self.groups[rows], self.count)
-            total = total + (1 - found).sum(dim=-1)
+            total = total + (1 - found).sum()
         return self.weight * total
 
 
 def correlations(values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, count: int) -> Tensor:
-    """Weighted correlation of each column with its scores, within groups, their mean by weight: (…, columns).
+    """Weighted correlation of each column with its scores, within groups, their mean by weight: (columns,).
 
-    values: (…, items, columns); scores, trust: (items, columns); groups: (items,) below `count`.
+    values, scores, trust: (items, columns); groups: (items,) below `count`.
     """
 
-    def within(each: Tensor) -> Tensor:  # (…, groups, columns)
-        return each.new_zeros(*each.shape[:-2], count, each.shape[-1]).index_add(-2, groups, each)
+    def within(each: Tensor) -> Tensor:  # (groups, columns)
+        return each.new_zeros(count, each.shape[1]).index_add(0, groups, each)
 
     mass = within(trust)
     about = mass.clamp(min=1e-12)
-    x = values - (within(trust * values) / about).index_select(-2, groups)
-    y = scores - (within(trust * scores) / about).index_select(-2, groups)
+    x = values - (within(trust * values) / about).index_select(0, groups)
+    y = scores - (within(trust * scores) / about).index_select(0, groups)
     products, own, known = (within(trust * each) for each in (x * y, x * x, y * y))
     found = products / (own * known + 1e-12).sqrt()
-    return (found * mass).sum(dim=-2) / mass.sum(dim=-2).clamp(min=1e-12)
+    return (found * mass).sum(dim=0) / mass.sum(dim=0).clamp(min=1e-12)
 
 
 def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight: float, seed: int) -> Supervision:

@@ -1,19 +1,17 @@
-"""The loss from fused kernels against `MacridNetwork.loss` in float64, itself checked against Algorithm 1."""
+"""`MacridNetwork.loss` by fused kernels against the same in float64, itself checked against Algorithm 1."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from macrid.models import layers, macridvae
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
 from macrid.settings import MacridVAESettings
-from macrid.training.many import stacked
 from tests.truth import DEVICE, KERNELS, assert_near, histories, mask_of, somewhere
 
-pytestmark = KERNELS
+pytestmark = [*KERNELS, pytest.mark.usefixtures("by_kernels")]
 
 LOSS = 1e-5  # relative error of loss, likelihood and KL in single precision
 GRADIENT = 1e-5  # of every gradient, relative to its largest number
@@ -31,7 +29,7 @@ def network_of(seed=0, **settings):
 def noise_of(network, seed=0):
     """All of it in single precision, with dropout of histories by a seed."""
     noise = network.draw_noise(somewhere(ROWS), torch.Generator(DEVICE).manual_seed(seed))
-    dropout = Dropout(torch.tensor([seed + 5], device=DEVICE), torch.tensor([network.settings.dropout], device=DEVICE))
+    dropout = Dropout(torch.tensor([seed + 5], device=DEVICE), network.settings.dropout)
     return replace(noise, keep=dropout)
 
 
@@ -39,7 +37,7 @@ def exact(network, noise, beta):
     """Losses and gradients of the same network, with the same noise, by plain torch in float64."""
     double = MacridNetwork(network.item_vectors.shape[0], network.settings).double()
     double.load_state_dict(network.state_dict())
-    keep = noise.keep if noise.keep is None else mask_of(noise.keep, somewhere(ROWS), ITEMS)[0].double()
+    keep = noise.keep if noise.keep is None else mask_of(noise.keep, somewhere(ROWS), ITEMS).double()
     own = Noise(*(None if part is None else part.cpu().double() for part in (noise.gumbel, noise.normal, keep)),
                 tuple(part.cpu().double() for part in noise.keep_hidden))  # fmt: skip
     losses = double.loss(histories(ROWS), own, beta)
@@ -52,11 +50,9 @@ def gradients(network):
 
 
 def fused(network, noise, beta):
-    from macrid.models.fused import loss
-
     network.zero_grad()
-    losses = loss(network, somewhere(ROWS), noise, beta)
-    losses[0].sum().backward()
+    losses = network.loss(somewhere(ROWS), noise, beta)
+    losses.total.backward()
     return losses, gradients(network)
 
 
@@ -83,11 +79,18 @@ def test_noise_may_be_left_out(missing):
     check(network, replace(noise_of(network), **{missing: None}))
 
 
+def test_noise_for_kernels_leaves_out_interactions_by_a_new_seed_each_time():
+    network, generator = network_of(dropout=0.3), torch.Generator(DEVICE).manual_seed(0)
+    first, second = (network.draw_noise(somewhere(ROWS), generator).keep for _ in range(2))
+    assert first.rate == second.rate == 0.3
+    assert first.seed.item() != second.seed.item()
+
+
 @pytest.mark.parametrize("temperature", [0.02, 2.0])
 def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does(temperature):
     network = network_of(temperature=temperature, similarity="cosine")
     losses, _ = fused(network, noise_of(network), 1.0)
-    assert losses[0].item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
+    assert losses.total.item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
 
 
 @pytest.mark.parametrize("table", ["item_vectors", "context_vectors", "prototypes"])
@@ -111,56 +114,16 @@ def test_components_of_next_to_no_length_give_the_gradients_of_the_network(noisy
 
 
 def test_prototypes_too_many_for_the_chip_are_compared_in_plain_torch(monkeypatch):
-    from macrid.models import fused as kernels
-    from macrid.ops.fused_triton import assignable
+    from macrid.ops import encoder_triton
 
-    assert assignable(7, 512)
-    assert not assignable(300, 100)
-    monkeypatch.setattr(kernels, "assignable", lambda *_: False)
+    assert encoder_triton.fits(7, 512)
+    assert not encoder_triton.fits(300, 100)
+    monkeypatch.setattr(encoder_triton, "fits", lambda *_: False)
     network = network_of(concepts=3)
     check(network, noise_of(network))
 
 
-@pytest.mark.parametrize("hidden_layers", [0, 2])
-def test_networks_side_by_side_have_the_losses_and_gradients_they_have_alone(hidden_layers):
-    networks = [network_of(seed, hidden_layers=hidden_layers, prior_std=std) for seed, std in ((1, 0.075), (2, 0.5))]
-    noises = [noise_of(network, seed) for seed, network in enumerate(networks)]
-    both = stacked(networks)
-    noise = Noise(
-        torch.stack([noise.gumbel for noise in noises]),
-        torch.stack([noise.normal for noise in noises]),
-        Dropout(*(torch.cat(parts) for parts in zip(*(noise.keep for noise in noises), strict=True))),
-        tuple(torch.stack(parts) for parts in zip(*(noise.keep_hidden for noise in noises), strict=True)),
-    )
-    betas = torch.tensor([0.3, 2.0], device=DEVICE)
-    losses, found = fused(both, noise, betas)
-    for number, network in enumerate(networks):
-        own_losses, own = fused(network, noises[number], float(betas[number]))
-        for ours, alone in zip(losses, own_losses, strict=True):
-            assert ours[number].item() == pytest.approx(alone.item(), rel=LOSS)
-        for name, gradient in found.items():
-            assert_near(gradient[number], own[name], GRADIENT, name)
-
-
-def test_networks_side_by_side_each_have_their_own_dropout(monkeypatch):
-    for module in (layers, macridvae):
-        monkeypatch.setattr(module, "backend_for", lambda tensor: "triton")
-    rates = [0.0, 0.3, 0.8]
-    networks = [network_of(hidden_layers=1, dropout=rate, concepts=20) for rate in rates]
-    noise = stacked(networks).draw_noise(somewhere(ROWS * 4), torch.Generator(DEVICE).manual_seed(0))
-    torch.testing.assert_close(noise.keep.rate.cpu(), torch.tensor(rates))
-    assert len(set(noise.keep.seed.tolist())) == 3
-    (keep,) = noise.keep_hidden
-    assert keep.shape == (3, 20, 20, 8)
-    for own, rate in zip(keep.cpu(), rates, strict=True):
-        kept = own > 0
-        torch.testing.assert_close(own[kept], torch.full((int(kept.sum()),), 1 / (1 - rate)))
-        assert kept.double().mean().item() == pytest.approx(1 - rate, abs=0.05)
-
-
 def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
-    from macrid.models.fused import loss
-
     network, generator = network_of(), torch.Generator().manual_seed(0)
     local = gather(histories(ROWS), Sampler(torch.arange(ITEMS), "popularity"), 12, generator)
     noise = network.draw_noise(local.histories, torch.Generator(DEVICE).manual_seed(1), items=len(local.rows))
@@ -179,7 +142,7 @@ def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
             **{name: getattr(local.histories, name).to(DEVICE) for name in ("items", "starts", "stops", "rows")},
         ),
     )
-    found, *_ = loss(network, on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device))
+    found = network.loss(on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device)).total
     own = Noise(noise.gumbel.cpu().double(), noise.normal.cpu().double())
     truth = double.loss(local.histories, own, 0.7, LocalTables(*theirs, local)).total
     assert found.item() == pytest.approx(truth.item(), rel=LOSS)

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.ops.sparse import Histories, backend_for
+from macrid.ops import kernels
+from macrid.ops.sparse import Histories
 
 
 class DeviceHistories:
@@ -23,7 +24,7 @@ class DeviceHistories:
 
     def batch(self, users: Tensor) -> Histories:
         """The histories of these users, in this order; where kernels read the CSR itself, nothing is copied."""
-        if backend_for(self.starts) == "triton":
+        if kernels.serve(self.starts):
             starts, stops = self.starts[users], self.starts[users + 1]
             return Histories(self.items, starts, stops, self.longest, balance=self.balance)
         return self.copied(users)

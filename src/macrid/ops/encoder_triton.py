@@ -1,11 +1,6 @@
-"""The small steps of Algorithm 1 on a GPU, each in one pass over memory forward and one backward.
+"""`macrid.ops.encoder` on a GPU, each step in one pass over memory forward and one backward.
 
-    assign       item vectors, prototypes  →  directions of the items, log c_i
-    normalise    the encoder's two sums  →  their quotient
-    sample       what f_nn gives, noise  →  directions of the components, KL divergence
-
-Every tensor has a leading dimension of models computed side by side. With `UNIT` false directions are the vectors
-themselves (inner products instead of cosines).
+With `UNIT` false directions are the vectors themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from macrid.ops.partition_triton import SIZES, width_of
+from macrid.ops.vectors import EPSILON
 
-EPSILON = 1e-8
 ROWS = 16  # of a table in one program
 
 
@@ -29,20 +24,19 @@ def _assign(
     D: tl.constexpr, KP: tl.constexpr, UNIT: tl.constexpr, NOISE: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Directions of a block of items, and the log-softmax of their similarity to the prototypes."""
-    g = tl.program_id(1).to(tl.int64)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    m = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     d, k = tl.arange(0, D), tl.arange(0, KP)
-    at = (g * M + m)[:, None] * WIDTH + d[None, :]
+    at = m[:, None] * WIDTH + d[None, :]
     inside = (m < M)[:, None] & (d < WIDTH)[None, :]
     h = tl.load(H + at, mask=inside, other=0.0)
     if UNIT:
         h = h / tl.maximum(tl.sqrt(tl.sum(h * h, 1)), EPS)[:, None]
     tl.store(DIR + at, h, mask=inside)
-    p = tl.load(P + (g * K + k)[:, None] * WIDTH + d[None, :], mask=(k < K)[:, None] & (d < WIDTH)[None, :], other=0.0)
+    p = tl.load(P + k[:, None] * WIDTH + d[None, :], mask=(k < K)[:, None] & (d < WIDTH)[None, :], other=0.0)
     if UNIT:
         p = p / tl.maximum(tl.sqrt(tl.sum(p * p, 1)), EPS)[:, None]
     s = tl.dot(h, tl.trans(p), input_precision="tf32x3") * inv_temperature
-    pair = (g * M + m)[:, None] * K + k[None, :]
+    pair = m[:, None] * K + k[None, :]
     some = (m < M)[:, None] & (k < K)[None, :]
     if NOISE:
         s += tl.load(GUMBEL + pair, mask=some, other=0.0)
@@ -56,17 +50,16 @@ def _assign_backward(
     H, P, DIR, LC, G_DIR, G_LC, DH, DP, M, K, WIDTH: tl.constexpr, inv_temperature,
     D: tl.constexpr, KP: tl.constexpr, UNIT: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    g = tl.program_id(1).to(tl.int64)
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    m = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     d, k = tl.arange(0, D), tl.arange(0, KP)
-    at = (g * M + m)[:, None] * WIDTH + d[None, :]
+    at = m[:, None] * WIDTH + d[None, :]
     inside = (m < M)[:, None] & (d < WIDTH)[None, :]
-    pair = (g * M + m)[:, None] * K + k[None, :]
+    pair = m[:, None] * K + k[None, :]
     some = (m < M)[:, None] & (k < K)[None, :]
     by_lc = tl.load(G_LC + pair, mask=some, other=0.0)
     c = tl.exp(tl.load(LC + pair, mask=some, other=-float("inf")))
     by_s = (by_lc - c * tl.sum(by_lc, 1)[:, None]) * inv_temperature
-    p = tl.load(P + (g * K + k)[:, None] * WIDTH + d[None, :], mask=(k < K)[:, None] & (d < WIDTH)[None, :], other=0.0)
+    p = tl.load(P + k[:, None] * WIDTH + d[None, :], mask=(k < K)[:, None] & (d < WIDTH)[None, :], other=0.0)
     length = tl.sqrt(tl.sum(p * p, 1))
     if UNIT:
         p = p / tl.maximum(length, EPS)[:, None]
@@ -83,7 +76,7 @@ def _assign_backward(
         radial = tl.where(length > EPS, tl.sum(by_p * p, 1), 0.0)
         by_p = (by_p - p * radial[:, None]) / tl.maximum(length, EPS)[:, None]
     tl.atomic_add(
-        DP + (g * K + k)[:, None] * WIDTH + d[None, :], by_p, mask=(k < K)[:, None] & (d < WIDTH)[None, :],
+        DP + k[:, None] * WIDTH + d[None, :], by_p, mask=(k < K)[:, None] & (d < WIDTH)[None, :],
         sem="relaxed",
     )  # fmt: skip
 
@@ -115,7 +108,7 @@ def _normalise_backward(
 
 @triton.jit(do_not_specialize=SIZES)
 def _sample(
-    AB, NORMAL, STD, DIR, KL, N, PER, WIDTH: tl.constexpr,
+    AB, NORMAL, DIR, KL, N, std, WIDTH: tl.constexpr,
     D: tl.constexpr, UNIT: tl.constexpr, NOISE: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """mu = a / |a|, z = mu + noise · sigma_0 · exp(−b / 2), its direction, and the KL divergence of every row."""
@@ -124,13 +117,12 @@ def _sample(
     inside = (r < N)[:, None] & (d < WIDTH)[None, :]
     a = tl.load(AB + r[:, None] * (2 * WIDTH) + d[None, :], mask=inside, other=0.0)
     b = tl.load(AB + r[:, None] * (2 * WIDTH) + WIDTH + d[None, :], mask=inside, other=0.0)
-    std = tl.load(STD + r // PER, mask=r < N, other=1.0)
     z = a / tl.maximum(tl.sqrt(tl.sum(a * a, 1)), EPS)[:, None]
-    kl = 0.5 * (b + tl.exp(-b) - 1.0) + z * z / (2.0 * std * std)[:, None]
+    kl = 0.5 * (b + tl.exp(-b) - 1.0) + z * z / (2.0 * std * std)
     tl.store(KL + r, tl.sum(tl.where(inside, kl, 0.0), 1), mask=r < N)
     at = r[:, None] * WIDTH + d[None, :]
     if NOISE:
-        z += tl.load(NORMAL + at, mask=inside, other=0.0) * std[:, None] * tl.exp(-0.5 * b)
+        z += tl.load(NORMAL + at, mask=inside, other=0.0) * std * tl.exp(-0.5 * b)
     if UNIT:
         z = z / tl.maximum(tl.sqrt(tl.sum(z * z, 1)), EPS)[:, None]
     tl.store(DIR + at, z, mask=inside)
@@ -138,7 +130,7 @@ def _sample(
 
 @triton.jit(do_not_specialize=SIZES)
 def _sample_backward(
-    AB, NORMAL, STD, G_DIR, G_KL, DAB, N, PER, WIDTH: tl.constexpr,
+    AB, NORMAL, G_DIR, G_KL, DAB, N, std, WIDTH: tl.constexpr,
     D: tl.constexpr, UNIT: tl.constexpr, NOISE: tl.constexpr, EPS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     r = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
@@ -148,7 +140,6 @@ def _sample_backward(
     at = r[:, None] * WIDTH + d[None, :]
     a = tl.load(AB + place, mask=inside, other=0.0)
     b = tl.load(AB + place + WIDTH, mask=inside, other=0.0)
-    std = tl.load(STD + r // PER, mask=r < N, other=1.0)
     length = tl.sqrt(tl.sum(a * a, 1))
     mean = a / tl.maximum(length, EPS)[:, None]
     grad = tl.load(G_DIR + at, mask=inside, other=0.0)
@@ -156,7 +147,7 @@ def _sample_backward(
     by_b = 0.5 * (1.0 - tl.exp(-b)) * by_kl[:, None]
     z = mean
     if NOISE:
-        spread = tl.load(NORMAL + at, mask=inside, other=0.0) * std[:, None] * tl.exp(-0.5 * b)
+        spread = tl.load(NORMAL + at, mask=inside, other=0.0) * std * tl.exp(-0.5 * b)
         z += spread
     if UNIT:
         norm = tl.sqrt(tl.sum(z * z, 1))
@@ -173,18 +164,17 @@ def _sample_backward(
 
 
 class Assign(torch.autograd.Function):
-    """Directions of the items (models, items, dim) and log c (models, items, concepts)."""
+    """Directions of the items (items, dim) and log c (items, concepts)."""
 
     @staticmethod
     def forward(
         ctx: Any, items: Tensor, prototypes: Tensor, gumbel: Tensor | None, temperature: float, unit: bool
     ) -> tuple[Tensor, Tensor]:
-        models, count, dim = items.shape
-        concepts = prototypes.shape[1]
-        directions, log_assignment = torch.empty_like(items), items.new_empty(models, count, concepts)
+        (count, dim), concepts = items.shape, len(prototypes)
+        directions, log_assignment = torch.empty_like(items), items.new_empty(count, concepts)
         ctx.options = {**_tile(dim), "KP": max(16, triton.next_power_of_2(concepts)), "UNIT": unit}
         ctx.temperature = temperature
-        _assign[(triton.cdiv(count, ctx.options["BM"]), models)](
+        _assign[(triton.cdiv(count, ctx.options["BM"]),)](
             items, prototypes, items if gumbel is None else gumbel, directions, log_assignment, count, concepts, dim,
             1 / temperature, NOISE=gumbel is not None, **ctx.options,
         )  # fmt: skip
@@ -194,16 +184,16 @@ class Assign(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, by_directions: Tensor, by_assignment: Tensor) -> tuple[Tensor | None, ...]:
         items, prototypes, directions, log_assignment = ctx.saved_tensors
-        models, count, dim = items.shape
+        count, dim = items.shape
         by_items, by_prototypes = torch.empty_like(items), torch.zeros_like(prototypes)
-        _assign_backward[(triton.cdiv(count, ctx.options["BM"]), models)](
+        _assign_backward[(triton.cdiv(count, ctx.options["BM"]),)](
             items, prototypes, directions, log_assignment, by_directions.contiguous(), by_assignment.contiguous(),
-            by_items, by_prototypes, count, prototypes.shape[1], dim, 1 / ctx.temperature, **ctx.options,
+            by_items, by_prototypes, count, len(prototypes), dim, 1 / ctx.temperature, **ctx.options,
         )  # fmt: skip
         return by_items, by_prototypes, None, None, None
 
 
-def assignable(concepts: int, dim: int) -> bool:
+def fits(concepts: int, dim: int) -> bool:
     """Whether all prototypes fit the chip, as `Assign` needs."""
     return max(16, triton.next_power_of_2(concepts)) * width_of(dim) <= 1 << 14
 
@@ -232,36 +222,28 @@ class Normalise(torch.autograd.Function):
 
 
 class Sample(torch.autograd.Function):
-    """Directions of the components (models, batch, concepts, dim), and the KL of each (models, batch, concepts)."""
+    """Directions of the components (batch, concepts, dim), and the KL of each (batch, concepts)."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, normal: Tensor | None, prior_std: Tensor, unit: bool
-    ) -> tuple[Tensor, Tensor]:
-        models, batch, concepts, twice = hidden.shape
-        rows = models * batch * concepts
-        directions, kl = (
-            hidden.new_empty(models, batch, concepts, twice // 2),
-            hidden.new_empty(models, batch, concepts),
-        )
+    def forward(ctx: Any, hidden: Tensor, normal: Tensor | None, prior_std: float, unit: bool) -> tuple[Tensor, Tensor]:
+        batch, concepts, twice = hidden.shape
+        directions, kl = hidden.new_empty(batch, concepts, twice // 2), hidden.new_empty(batch, concepts)
+        ctx.rest = kl.numel(), prior_std, twice // 2
         ctx.options = {**_tile(twice // 2), "UNIT": unit, "NOISE": normal is not None}
         noise = hidden if normal is None else normal
-        _sample[(triton.cdiv(rows, ctx.options["BM"]),)](
-            hidden, noise, prior_std, directions, kl, rows, batch * concepts, twice // 2, **ctx.options
-        )
-        ctx.save_for_backward(hidden, noise, prior_std)
+        _sample[(triton.cdiv(kl.numel(), ctx.options["BM"]),)](
+            hidden, noise, directions, kl, *ctx.rest, **ctx.options
+        )  # fmt: skip
+        ctx.save_for_backward(hidden, noise)
         return directions, kl
 
     @staticmethod
     def backward(ctx: Any, by_directions: Tensor, by_kl: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, noise, prior_std = ctx.saved_tensors
+        hidden, noise = ctx.saved_tensors
         by_hidden = torch.empty_like(hidden)
-        _, batch, concepts, twice = hidden.shape
-        rows = hidden.numel() // twice
-        _sample_backward[(triton.cdiv(rows, ctx.options["BM"]),)](
-            hidden, noise, prior_std, by_directions.contiguous(), by_kl.contiguous(), by_hidden, rows, batch * concepts,
-            twice // 2, **ctx.options,
-        )  # fmt: skip
+        _sample_backward[(triton.cdiv(ctx.rest[0], ctx.options["BM"]),)](
+            hidden, noise, by_directions.contiguous(), by_kl.contiguous(), by_hidden, *ctx.rest, **ctx.options
+        )
         return by_hidden, None, None, None
 
 

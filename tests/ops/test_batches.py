@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from macrid.training.batches import DeviceHistories
+from macrid.ops.batches import DeviceHistories
 
 
 @pytest.fixture(scope="module")

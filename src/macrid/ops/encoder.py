@@ -1,0 +1,78 @@
+"""The small steps of Algorithm 1 around its sums and its network; on a GPU each is one fused kernel.
+
+    assign       item vectors, prototypes  →  directions of the items, log c_i
+    normalise    the encoder's two sums  →  their quotient
+    sample       what f_nn gives, noise  →  directions of the components, KL divergence
+
+The direction of a vector is the vector in unit length (cosine), or the vector itself (inner products).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from macrid.ops import kernels
+from macrid.ops.vectors import EPSILON, unit
+
+
+def direction(vectors: Tensor, cosine: bool) -> Tensor:
+    return unit(vectors) if cosine else vectors
+
+
+def log_assignment(
+    vectors: Tensor, prototypes: Tensor, temperature: float, cosine: bool, gumbel: Tensor | None = None
+) -> Tensor:
+    """log c_i: Gumbel-Softmax over s_ik, plain softmax without noise: (items, concepts)."""
+    logits = direction(vectors, cosine) @ direction(prototypes, cosine).mT / temperature
+    return F.log_softmax(logits if gumbel is None else logits + gumbel, dim=-1)
+
+
+def assign(
+    vectors: Tensor, prototypes: Tensor, temperature: float, cosine: bool, gumbel: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Directions of the items (items, dim), and `log_assignment`."""
+    if kernels.serve(vectors):
+        from macrid.ops.encoder_triton import Assign, fits
+
+        if fits(*prototypes.shape):
+            return Assign.apply(vectors, prototypes, gumbel, temperature, cosine)
+    log_c = log_assignment(vectors, prototypes, temperature, cosine, gumbel)
+    return direction(vectors, cosine), log_c
+
+
+def normalise(sums: Tensor, squares: Tensor) -> Tensor:
+    """sums (batch, concepts, dim) over the roots of squares (batch, concepts)."""
+    if kernels.serve(sums):
+        from macrid.ops.encoder_triton import Normalise
+
+        return Normalise.apply(sums, squares)
+    return sums / (squares + EPSILON**2).sqrt()[..., None]
+
+
+def posterior(hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """mu and b, with sigma = sigma_0 · exp(−b / 2), from a and b side by side: (batch, concepts, 2 · dim)."""
+    a, b = hidden.chunk(2, dim=-1)
+    return unit(a), b
+
+
+def sample(hidden: Tensor, normal: Tensor | None, prior_std: float, cosine: bool) -> tuple[Tensor, Tensor]:
+    """Directions of z = mu + normal · sigma (batch, concepts, dim), and the KL divergence of every user (batch,).
+
+    hidden: as in `posterior`. normal: of its shape with dim; None leaves the noise out.
+    """
+    if kernels.serve(hidden):
+        from macrid.ops.encoder_triton import Sample
+
+        directions, kl = Sample.apply(hidden, normal, prior_std, cosine)
+        return directions, kl.sum(dim=1)
+    mean, b = posterior(hidden)
+    z = mean if normal is None else mean + normal * prior_std * torch.exp(-0.5 * b)
+    return direction(z, cosine), kl_divergence(mean, b, prior_std)
+
+
+def kl_divergence(mean: Tensor, b: Tensor, prior_std: float) -> Tensor:
+    """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
+    each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * prior_std**2)
+    return each.sum(dim=(1, 2))
