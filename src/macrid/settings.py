@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from macrid.errors import SettingsError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Settings(BaseModel):
@@ -25,12 +28,26 @@ class Settings(BaseModel):
         return value
 
     @classmethod
-    def make(cls, values: dict[str, Any] | None = None, /, **more: Any) -> Self:
+    def make(cls, values: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Build from keyword arguments; a bad value is named together with what it may be."""
         try:
             return cls(**{**(values or {}), **more})
         except ValidationError as error:
             raise SettingsError("; ".join(_say_all(cls, error.errors()))) from None
+
+
+def takes(settings: type[Settings]) -> Callable[[F], F]:
+    """Show the fields of settings in the signature of a function that takes them as its `**` arguments."""
+
+    def mark(function: F) -> F:
+        signature = inspect.signature(function)
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        types = get_type_hints(settings)
+        fields = [each.replace(annotation=types[name]) for name, each in inspect.signature(settings).parameters.items()]
+        function.__signature__ = signature.replace(parameters=[*named, *fields])  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 class MacridVAESettings(Settings):
@@ -66,6 +83,24 @@ class MacridVAESettings(Settings):
     """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
 
 
+class MacridVAEKeywords(TypedDict, total=False):
+    """`MacridVAESettings` as keyword arguments, for editors and type checkers."""
+
+    concepts: int | Literal["auto"]
+    dim: int
+    temperature: float
+    prior_std: float
+    beta: float
+    hidden_layers: int
+    width: int
+    dropout: float
+    assignment: Literal["hard", "soft"]
+    similarity: Literal["cosine", "inner"]
+    start: Literal["svd", "svd-encoder", "ease", "random"]
+    total_correlation: float
+    merge_below: float
+
+
 class MultDAESettings(Settings):
     """What a MultDAE is."""
 
@@ -79,11 +114,26 @@ class MultDAESettings(Settings):
     """Share of a history left out at random in training."""
 
 
+class MultDAEKeywords(TypedDict, total=False):
+    """`MultDAESettings` as keyword arguments."""
+
+    dim: int
+    hidden_layers: int
+    width: int
+    dropout: float
+
+
 class MultVAESettings(MultDAESettings):
     """What a beta-MultVAE is."""
 
     beta: float = Field(0.2, ge=0)
     """Weight of the KL divergence [beta], to which it is annealed (`beta_warmup`)."""
+
+
+class MultVAEKeywords(MultDAEKeywords, total=False):
+    """`MultVAESettings` as keyword arguments."""
+
+    beta: float
 
 
 class EASESettings(Settings):
@@ -93,8 +143,18 @@ class EASESettings(Settings):
     """Added to the diagonal of XᵀX [lambda]; more of it trusts rare items less."""
 
 
+class EASEKeywords(TypedDict, total=False):
+    """`EASESettings` as keyword arguments."""
+
+    regularisation: float
+
+
 class PopularitySettings(Settings):
     """A Popularity has none."""
+
+
+class PopularityKeywords(TypedDict):
+    """No keyword arguments."""
 
 
 MODELS: dict[str, type[Settings]] = {
@@ -155,6 +215,28 @@ class TrainingSettings(Settings):
     def users_per_step(self, users: int) -> int:
         """The batch size for so many train users."""
         return self.batch_size or min(500, max(1, -(-users // 5)))
+
+
+class TrainingKeywords(TypedDict, total=False):
+    """`TrainingSettings` as keyword arguments."""
+
+    epochs: int
+    batch_size: int | None
+    learning_rate: float
+    l2: float
+    beta_warmup: int
+    clip: float
+    patience: int
+    balance: float
+    average: float
+    likelihood: Literal["exact", "sampled"]
+    negatives: int
+    sampling: Literal["popularity", "log-uniform", "uniform"]
+    label_weight: float
+    precision: Literal["auto", "bf16", "tf32", "fp32"]
+    scratch_mib: int
+    seed: int
+    device: str
 
 
 class ServingSettings(Settings):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
-from macrid.settings import Settings, TrainingSettings
+from macrid.settings import Settings, TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -89,7 +89,14 @@ class Recommender(ABC):
         self.log: list[Epoch] = []
 
     @abstractmethod
-    def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
+    @takes(TrainingSettings)
+    def fit(
+        self,
+        train: Interactions | sp.csr_array,
+        *,
+        validation: HeldOut | None = None,
+        **training: Unpack[TrainingKeywords],
+    ) -> Self:
         """Learn from interactions."""
 
     @abstractmethod

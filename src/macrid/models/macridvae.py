@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,7 @@ from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, backend_for, sum_by_concept
 from macrid.ops.vectors import unit
-from macrid.settings import MacridVAESettings, TrainingSettings
+from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 if TYPE_CHECKING:
     from macrid.training.supervision import Supervision
@@ -282,6 +282,10 @@ class MacridVAE(NeuralRecommender):
     """Histories of some users, whose range limits moves."""
     meaning: Any = None
     """What it has been understood to mean, a `macrid.concepts.meaning.Meaning`."""
+
+    @takes(MacridVAESettings)
+    def __init__(self, **settings: Unpack[MacridVAEKeywords]) -> None:
+        super().__init__(**settings)
 
     def prepare(self, data: Interactions, training: TrainingSettings, like: Self | None = None) -> None:
         super().prepare(data, training, like)

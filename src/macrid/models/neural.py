@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
-from macrid.settings import TrainingSettings
+from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
@@ -79,6 +79,7 @@ class NeuralRecommender(Recommender):
     def _supervise(self, data: Interactions, labels: Labels) -> None:
         """Take labels into the network that training starts from."""
 
+    @takes(TrainingSettings)
     def fit(
         self,
         train: Interactions | sp.csr_array,
@@ -89,7 +90,7 @@ class NeuralRecommender(Recommender):
         resume: bool = False,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_step: Callable[[int, int], None] | None = None,
-        **training: Any,
+        **training: Unpack[TrainingKeywords],
     ) -> Self:
         """Train, and keep the weights of the epoch with the best validation NDCG@100.
 
@@ -103,7 +104,7 @@ class NeuralRecommender(Recommender):
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
-        settings = TrainingSettings.make({**self.training_defaults, **training})
+        settings = TrainingSettings.make(self.training_defaults | training)
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
             found = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
