@@ -123,6 +123,20 @@ class RecommenderContract:
         with pytest.raises(RequestError, match="19 other items"):
             model.similar_items("i-0", 20)
 
+    def test_a_history_has_a_component_per_concept_if_the_model_has_components(self, model):
+        if not model.has_components:
+            with pytest.raises(RequestError, match=type(model).__name__):
+                model.encode(["i-0"])
+            with pytest.raises(RequestError, match=type(model).__name__):
+                model.posterior(model.histories([["i-0"]]))
+            return
+        encoding, posterior = model.encode(["i-0", "i-2"]), model.posterior(model.histories([["i-0", "i-2"]]))
+        assert encoding.confidence.sum() == pytest.approx(2, rel=1e-4)
+        assert encoding.components.shape == (len(encoding.confidence), posterior.mean.shape[2])
+        np.testing.assert_allclose(posterior.mean[0], encoding.components, atol=1e-5)
+        assert posterior.std.shape == posterior.mean.shape
+        assert (posterior.std >= 0).all()
+
     def test_a_saved_model_answers_as_before(self, model, tmp_path):
         model.save(tmp_path / "run")
         again = macrid.load(tmp_path / "run")

@@ -20,9 +20,10 @@ from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
+from macrid.models.base import Encoding
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, linear, rank
-from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.models.neural import NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood

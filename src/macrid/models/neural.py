@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Recommender, checked
+from macrid.models.base import Encoding, Posterior, Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
@@ -26,24 +25,11 @@ if TYPE_CHECKING:
     from macrid.training.loop import Epoch
 
 
-class Encoding(NamedTuple):
-    """A history as the model sees it."""
-
-    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
-    components: np.ndarray  # (concepts, dim)
-
-
-class Posterior(NamedTuple):
-    """What the model believes about many users: independent normal distributions. Both (users, concepts, dim)."""
-
-    mean: np.ndarray
-    std: np.ndarray
-
-
 class NeuralRecommender(Recommender):
     """A recommender around a torch network that the training loop can train."""
 
     has_epochs = True
+    has_components = True
     score_name = "log p"
     training_defaults: ClassVar[dict[str, Any]] = {}
     """Training settings that suit this model better than those of `TrainingSettings`."""
@@ -151,13 +137,11 @@ class NeuralRecommender(Recommender):
             return self._score(self.to_device(histories))
 
     def encode(self, history: Iterable[Id]) -> Encoding:
-        """Confidence per concept (how much of the history lies in it) and one component per concept."""
         known, _ = self.lookup(history)
         with on_device(self.device):
             return self._encode(self.to_device(self.matrix([known])))
 
     def posterior(self, histories: sp.csr_array) -> Posterior:
-        """Means and standard deviations of the components of many histories; one concept where there are none."""
         with on_device(self.device):
             mean, std = self._posterior(self.to_device(histories))
         return Posterior(mean.cpu().numpy(), std.cpu().numpy())
