@@ -237,7 +237,11 @@ def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
-        return model_class(str(config["class"]))(**config.get("settings", {}))
+        kind = model_class(str(config["class"]))
+    except MacridError as error:
+        raise RunError(f"{path}: {error}; if it is a model of your own, import its module first") from None
+    try:
+        return kind(**config.get("settings", {}))
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error
 
