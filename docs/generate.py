@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
-from macrid.settings import ServingSettings, Settings, TrainingSettings
+from macrid.settings import PANELS, ServingSettings, Settings, TrainingSettings
 from macrid.models import MODELS
 
 FILE = Path(__file__).parent / "settings.md"
@@ -57,13 +58,20 @@ def _model(name: str) -> str:
 
 
 def _table(settings: type[Settings]) -> str:
+    """Common settings first, as in the help of commands."""
     lines = ["| setting | default | allowed | meaning |", "| --- | --- | --- | --- |"]
-    for name, field in settings.model_fields.items():
-        unset = "none" if settings is ServingSettings else "by the data"
-        default = unset if field.default is None or field.default == () else f"{field.default}"
-        meaning = " ".join(str(field.description).split())
-        lines.append(f"| `{name}` | {default} | {_allowed(field)} | {meaning} |")
+    by_panel = sorted(settings.model_fields, key=lambda name: PANELS.index(settings.panel(name)))
+    for panel, names in itertools.groupby(by_panel, settings.panel):
+        lines += [f"| **{panel}** | | | |", *(_row(settings, name) for name in names)]
     return "\n".join(lines)
+
+
+def _row(settings: type[Settings], name: str) -> str:
+    field = settings.model_fields[name]
+    unset = "none" if settings is ServingSettings else "by the data"
+    default = unset if field.default is None or field.default == () else f"{field.default}"
+    meaning = " ".join(str(field.description).split())
+    return f"| `{name}` | {default} | {_allowed(field)} | {meaning} |"
 
 
 def _allowed(field: object) -> str:

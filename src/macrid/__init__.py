@@ -2,65 +2,81 @@
 
 from typing import TYPE_CHECKING, Any
 
-from macrid.errors import MacridError
+from macrid.errors import (
+    CollapseWarning,
+    DataError,
+    MacridError,
+    RangeWarning,
+    RequestError,
+    RunError,
+    SettingsError,
+    StudyError,
+    TrainingError,
+    UnknownItemsWarning,
+)
 from macrid.version import __version__
 
 if TYPE_CHECKING:
-    from macrid.concepts.understanding import understand
-    from macrid.control.explain import explain
-    from macrid.control.steer import steer
-    from macrid.control.traverse import traverse
-    from macrid.data.interactions import Interactions
+    from macrid.concepts.meaning import Axes, Fit, Meaning
+    from macrid.concepts.names import ConceptName, DimensionName, Names
+    from macrid.concepts.understanding import Choice, understand
+    from macrid.control.explain import Pull, Reason, explain
+    from macrid.control.moves import Move
+    from macrid.control.steer import Change, Effect, Steered, steer
+    from macrid.control.traverse import Stop, Traversal, traverse
+    from macrid.data.ids import Ids
+    from macrid.data.interactions import Interactions, ReadReport
     from macrid.data.split import HeldOut, Split
-    from macrid.evaluation.ranking import evaluate
+    from macrid.evaluation.ranking import Evaluation, Metric, evaluate
+    from macrid.models.base import Encoding, Posterior, Recommendations, Recommender, ScoredItem
+    from macrid.models.epoch import Epoch
     from macrid.models.macridvae import MacridVAE
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
     from macrid.runs import load
 
 __all__ = [
-    "EASE",
-    "HeldOut",
-    "Interactions",
-    "MacridError",
-    "MacridVAE",
-    "MultDAE",
-    "MultVAE",
-    "Popularity",
-    "Split",
-    "__version__",
-    "evaluate",
-    "explain",
-    "load",
-    "steer",
-    "traverse",
-    "understand",
-]
+    "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName", "Effect",
+    "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "MacridError", "MacridVAE",
+    "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior", "Pull", "RangeWarning",
+    "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError", "RunError", "ScoredItem",
+    "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainingError", "Traversal", "UnknownItemsWarning",
+    "__version__", "evaluate", "explain", "load", "steer", "traverse", "understand",
+]  # fmt: skip
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
-    "EASE": "macrid.models.reference",
-    "HeldOut": "macrid.data.split",
-    "Interactions": "macrid.data.interactions",
-    "MacridVAE": "macrid.models.macridvae",
-    "MultDAE": "macrid.models.multvae",
-    "MultVAE": "macrid.models.multvae",
-    "Popularity": "macrid.models.reference",
-    "Split": "macrid.data.split",
-    "evaluate": "macrid.evaluation.ranking",
-    "explain": "macrid.control.explain",
-    "load": "macrid.runs",
-    "steer": "macrid.control.steer",
-    "traverse": "macrid.control.traverse",
-    "understand": "macrid.concepts.understanding",
+    name: module
+    for module, names in {
+        "macrid.concepts.meaning": "Axes Fit Meaning",
+        "macrid.concepts.names": "ConceptName DimensionName Names",
+        "macrid.concepts.understanding": "Choice understand",
+        "macrid.control.explain": "Pull Reason explain",
+        "macrid.control.moves": "Move",
+        "macrid.control.steer": "Change Effect Steered steer",
+        "macrid.control.traverse": "Stop Traversal traverse",
+        "macrid.data.ids": "Ids",
+        "macrid.data.interactions": "Interactions ReadReport",
+        "macrid.data.split": "HeldOut Split",
+        "macrid.evaluation.ranking": "Evaluation Metric evaluate",
+        "macrid.models.base": "Encoding Posterior Recommendations Recommender ScoredItem",
+        "macrid.models.macridvae": "MacridVAE",
+        "macrid.models.multvae": "MultDAE MultVAE",
+        "macrid.models.reference": "EASE Popularity",
+        "macrid.runs": "load",
+        "macrid.training.loop": "Epoch",
+    }.items()
+    for name in names.split()
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'macrid' has no attribute '{name}'")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take any name for granted
 
-    return getattr(import_module(_HOME[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'macrid' has no attribute '{name}'")
+        from importlib import import_module
+
+        return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -237,8 +237,12 @@ def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
+        kind = model_class(str(config["class"]))
+    except MacridError as error:
+        raise RunError(f"{path}: {error}; if it is a model of your own, import its module first") from None
+    try:
         settings = {name: value for name, value in config.get("settings", {}).items() if name not in REMOVED}
-        return model_class(str(config["class"]))(**settings)
+        return kind(**settings)
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error
 

@@ -572,6 +572,23 @@ def test_training_options_that_a_model_makes_no_use_of_are_named(invoke, prepare
     assert "popularity is computed at once and makes no use of --batch-size\n" in err
 
 
+def test_the_help_of_train_puts_every_setting_in_its_panel_the_common_ones_first(invoke):
+    from macrid.settings import PANELS, MacridVAESettings, TrainingSettings
+
+    lines = invoke("train", "--help", columns=80)[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    options, panel = {}, None
+    for line in lines:
+        if title := re.match(r"╭─ (\w+) ─", line):
+            panel = title[1]
+        elif option := re.match(r"│[ *]+--([\w-]+)", line):
+            options[option[1].replace("-", "_")] = panel
+    expected = {name: kind.panel(name) for kind in (MacridVAESettings, TrainingSettings) for name in kind.model_fields}
+    assert {name: options.get(name) for name in expected} == expected
+    assert [name for name in dict.fromkeys(options.values()) if name in PANELS] == list(PANELS)
+    assert options["help"] == options["out"] == "Common"
+
+
 def test_the_help_of_train_names_every_model(invoke):
     from macrid.models import MODELS
 

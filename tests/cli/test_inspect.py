@@ -11,8 +11,7 @@ import macrid
 from macrid import cli, runs
 from macrid.data.ids import Ids
 from macrid.evaluation.agreement import effective_concepts, independence, nmi
-from macrid.models.base import Recommender
-from macrid.models.neural import Posterior
+from macrid.models.base import Posterior, Recommender
 from macrid.report import inspection
 
 
@@ -40,6 +39,8 @@ class Plain(Recommender):
 
 class OneComponent(Plain):
     """A model with one component a user, without concepts."""
+
+    has_components = True
 
     def __init__(self, std):
         super().__init__()

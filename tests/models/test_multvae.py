@@ -11,27 +11,31 @@ from macrid.models.macridvae import Noise
 from macrid.models.multvae import MultDAE, MultNetwork, MultVAE, dim_for, parameter_count
 from macrid.ops.batches import DeviceHistories
 from macrid.settings import MultDAESettings, MultVAESettings
-from tests.models.contract import RecommenderContract
+from macrid.testing import RecommenderContract
 
 
 class TestMultVAE(RecommenderContract):
+    expected_ndcg = 0.52, 0.60
+
     @classmethod
     def make(cls):
         return MultVAE(dim=16, beta=0.1, dropout=0.3)
 
     @classmethod
     def fit(cls, model, data):
-        return model.fit(data, epochs=60, batch_size=10, learning_rate=0.02, beta_warmup=5, device="cpu")
+        return model.fit(data, epochs=60, learning_rate=0.02, beta_warmup=5, device="cpu")
 
 
 class TestMultDAE(RecommenderContract):
+    expected_ndcg = 0.52, 0.60
+
     @classmethod
     def make(cls):
         return MultDAE(dim=16, dropout=0.3)
 
     @classmethod
     def fit(cls, model, data):
-        return model.fit(data, epochs=60, batch_size=10, learning_rate=0.02, device="cpu")
+        return model.fit(data, epochs=60, learning_rate=0.02, device="cpu")
 
 
 def network(settings, items=7, seed=0):

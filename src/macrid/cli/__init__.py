@@ -31,7 +31,7 @@ from macrid.cli import (
     traverse,
     tune,
 )
-from macrid.cli.common import error_console, show_warnings
+from macrid.cli.common import Command, error_console, show_warnings
 from macrid.errors import MacridError
 
 app = typer.Typer(
@@ -45,10 +45,10 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.add_typer(data.app, name="data")
-app.command()(train.train)
-app.command()(tune.tune)
+app.command(cls=Command)(train.train)
+app.command(cls=Command)(tune.tune)
 app.command()(evaluate.evaluate)
-app.command()(recommend.recommend)
+app.command(cls=Command)(recommend.recommend)
 app.command()(similar.similar)
 app.command()(traverse.traverse)
 app.command()(steer.steer)
@@ -56,7 +56,7 @@ app.command()(inspect.inspect)
 app.command()(axes.axes)
 app.command()(names.names)
 app.command("map")(map.draw_map)
-app.command()(serve.serve)
+app.command(cls=Command)(serve.serve)
 app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 

@@ -18,10 +18,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand, TyperOption
 
 from macrid.errors import DataError
 from macrid.files import recover
-from macrid.settings import Settings
+from macrid.settings import ADVANCED, COMMON, Settings
 
 if TYPE_CHECKING:
     from macrid.data.ids import Ids
@@ -66,6 +67,17 @@ def column(name: str | None) -> str | int | None:
     return int(name) if name is not None and name.isdigit() else name
 
 
+class Command(TyperCommand):
+    """A command with many options: those without a panel are the common ones; the advanced ones come last."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        for option in params:
+            if isinstance(option, TyperOption):
+                option.rich_help_panel = option.rich_help_panel or COMMON
+        return sorted(params, key=lambda each: (each.rich_help_panel == ADVANCED) - (each.rich_help_panel == COMMON))
+
+
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
@@ -74,7 +86,8 @@ def setting(settings: type[Settings], name: str, *flags: str) -> Any:
     """A command-line option for a field of some settings, with its documentation; None means the field's default."""
     field = settings.model_fields[name]
     text = str(field.description) if field.default is None else f"{field.description} Default: {field.default}."
-    return typer.Option(None, *flags, help=escape(text), show_default=False)
+    panel = settings.panel(name)
+    return typer.Option(None, *flags, help=escape(text), show_default=False, rich_help_panel=panel)
 
 
 def given(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:

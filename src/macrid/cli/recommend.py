@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from macrid.control.explain import Reason
     from macrid.models.base import Recommendations, Recommender
 
+MANY = "Many users"
+
 
 def recommend(
     run: Path = typer.Argument(help="A run."),
@@ -29,18 +31,30 @@ def recommend(
         True, "--exclude-seen/--keep-seen", help="Whether items of the history are left out."
     ),
     input: Path | None = typer.Option(
-        None, help="Many users: a table (Parquet or CSV) of user and item, one row each."
+        None, help="Many users: a table (Parquet or CSV) of user and item, one row each.", rich_help_panel=MANY
     ),
-    output: Path | None = typer.Option(None, help="Where the Parquet of recommendations for --input goes."),
-    user_col: str | None = typer.Option(None, help="Column of the user in --input; guessed if not given."),
-    item_col: str | None = typer.Option(None, help="Column of the item in --input; guessed if not given."),
-    rating_col: str | None = typer.Option(None, help="Column of the rating in --input; guessed if not given."),
+    output: Path | None = typer.Option(
+        None, help="Where the Parquet of recommendations for --input goes.", rich_help_panel=MANY
+    ),
+    user_col: str | None = typer.Option(
+        None, help="Column of the user in --input; guessed if not given.", rich_help_panel=MANY
+    ),
+    item_col: str | None = typer.Option(
+        None, help="Column of the item in --input; guessed if not given.", rich_help_panel=MANY
+    ),
+    rating_col: str | None = typer.Option(
+        None, help="Column of the rating in --input; guessed if not given.", rich_help_panel=MANY
+    ),
     min_rating: float | None = typer.Option(
-        None, help="Take only items rated so high into a history; by default the threshold of the training, if any."
+        None,
+        help="Take only items rated so high into a history; by default the threshold of the training, if any.",
+        rich_help_panel=MANY,
     ),
-    overwrite: bool = typer.Option(False, help="Replace --output if it is there."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace --output if it is there.", rich_help_panel=MANY),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
-    explain: bool = typer.Option(False, help="Tell why: the concept, and which items of --history pulled it up."),
+    explain: bool = typer.Option(
+        False, "--explain", help="Tell why: the concept, and which items of --history pulled it up."
+    ),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Recommend for one history, or for all users of a file.

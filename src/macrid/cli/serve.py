@@ -11,7 +11,7 @@ from rich.text import Text
 
 from macrid.cli.common import console, error_console, given, setting
 from macrid.errors import MacridError
-from macrid.settings import ServingSettings
+from macrid.settings import ADVANCED, ServingSettings
 
 TOKEN = "MACRID_TOKEN"
 
@@ -36,9 +36,14 @@ def serve(
     rating_col: str | None = setting(ServingSettings, "rating_col"),
     pictures: Path | None = setting(ServingSettings, "pictures"),
     edits: str | None = setting(ServingSettings, "edits"),
-    names: list[str] = typer.Option([], "--name", help="A name by which the service may be called; may be repeated."),
+    names: list[str] = typer.Option(
+        [], "--name", help="A name by which the service may be called; may be repeated.", rich_help_panel=ADVANCED
+    ),
     origins: list[str] = typer.Option(
-        [], "--origin", help="A web site whose pages may call the API, such as https://shop.example; may be repeated."
+        [],
+        "--origin",
+        help="A web site whose pages may call the API, such as https://shop.example; may be repeated.",
+        rich_help_panel=ADVANCED,
     ),
     max_items: int | None = setting(ServingSettings, "max_items"),
     max_history: int | None = setting(ServingSettings, "max_history"),

@@ -25,7 +25,7 @@ from macrid.cli.common import (
     working,
 )
 from macrid.errors import MacridError, RunError, SettingsError
-from macrid.settings import EASESettings, MacridVAESettings, TrainingSettings
+from macrid.settings import TRAINING, EASESettings, MacridVAESettings, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -47,6 +47,7 @@ def train(
         None,
         help="A CSV or Parquet file about some items: a column of ids, 'concept' with the name of an item's group, and"
         " any columns of numbers, each of which gets a dimension. Cells may be empty.",
+        rich_help_panel=TRAINING,
     ),
     concepts: str | None = setting(MacridVAESettings, "concepts"),
     dim: int | None = setting(MacridVAESettings, "dim"),
@@ -81,6 +82,8 @@ def train(
     baselines: bool = typer.Option(
         True,
         help=f"Score popularity, and EASE up to {MOST_ITEMS:,} items, on the same users; --no-baselines is faster.",
+        rich_help_panel="Comparison",
+        show_default=False,
     ),
     resume: bool = typer.Option(False, "--resume", help="Go on where an interrupted training was."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a run that is there."),

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress, tell_unused
 from macrid.errors import MacridError, StudyError, first_line
-from macrid.settings import TrainingSettings
+from macrid.settings import ADVANCED, TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.recipe import Recipe
@@ -29,13 +29,22 @@ def tune(
     model: str = typer.Option("macridvae", help="macridvae, multvae, multdae or ease."),
     trials: int = typer.Option(200, help="How many the study shall have, those of earlier runs included."),
     storage: str | None = typer.Option(
-        None, help="Address of a database that several machines share. Default: study.db in --out.", show_default=False
+        None,
+        help="Address of a database that several machines share. Default: study.db in --out.",
+        show_default=False,
+        rich_help_panel=ADVANCED,
     ),
-    study: str | None = typer.Option(None, help="Name of the study. Default: DATA-MODEL.", show_default=False),
+    study: str | None = typer.Option(
+        None, help="Name of the study. Default: DATA-MODEL.", show_default=False, rich_help_panel=ADVANCED
+    ),
     jobs: int | None = typer.Option(
         None, help="Trainings at once. Default: one per core, 16 at most.", show_default=False
     ),
-    confirm: int = typer.Option(5, help="So many of the best are trained with two more seeds; the best mean wins."),
+    confirm: int = typer.Option(
+        5,
+        help="So many of the best are trained with two more seeds; the best mean wins.",
+        rich_help_panel=ADVANCED,
+    ),
     fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Give a setting instead of searching it; repeatable."),
     epochs: int | None = setting(TrainingSettings, "epochs"),
     patience: int | None = setting(TrainingSettings, "patience"),

@@ -13,6 +13,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.models.base import Recommender, ScoredItem
+from macrid.models.macridvae import MacridVAE
 
 AT_ONCE = 1 << 22  # scores of users × items held at a time
 
@@ -91,7 +92,7 @@ def _scores(model: Recommender, histories: sp.csr_array, positions: np.ndarray) 
 
 def _shares(model: Recommender, known: np.ndarray) -> np.ndarray | None:
     """Of a history, by concept: (concepts,)."""
-    if not hasattr(model, "confidence"):
+    if not isinstance(model, MacridVAE):
         return None
     confidence = model.confidence(model.matrix([known]))[0]
     return confidence / max(float(confidence.sum()), 1e-12)

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from macrid.data.split import HeldOut
 from macrid.errors import DataError, SettingsError
 from macrid.ops.topk import BLOCK, pairs
 
 if TYPE_CHECKING:
-    from macrid.data.split import HeldOut
     from macrid.models.base import Recommender
 
 PAPER_METRICS = ("ndcg@100", "recall@20", "recall@50")
@@ -80,7 +80,7 @@ def evaluate(
     nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
     batch_size: users ranked at once; by default as many as fit a block of scratch memory.
     """
-    if not hasattr(heldout, "target"):
+    if not isinstance(heldout, HeldOut):
         raise DataError(f"cannot evaluate on {type(heldout).__name__}; give held-out users, such as split.test")
     parsed = [_parse(name) for name in metrics]
     if not parsed:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from inspect import isabstract
+from typing import Any
+
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.models.multvae import MultDAE, MultVAE
@@ -14,6 +18,15 @@ MODELS: dict[str, type[Recommender]] = {
 
 
 def model_class(name: str) -> type[Recommender]:
-    """The class behind a name, in upper or lower case."""
+    """The class behind a name, in upper or lower case; other people's models are known once they are imported."""
+    others = {kind.__name__.lower(): kind for kind in _heirs(Recommender) if not isabstract(kind)}
+    if name.lower() not in MODELS and name.lower() in others:
+        return others[name.lower()]
     model_settings(name)
     return MODELS[name.lower()]
+
+
+def _heirs(kind: Any) -> Iterator[type[Recommender]]:
+    for heir in kind.__subclasses__():
+        yield heir
+        yield from _heirs(heir)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,13 @@ from torch import Tensor
 
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
+from macrid.data.split import HeldOut
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
 from macrid.models.epoch import Epoch
 from macrid.ops.batches import DeviceHistories
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
-from macrid.settings import Settings, TrainingSettings
-
-if TYPE_CHECKING:
-    from macrid.data.split import HeldOut
+from macrid.settings import Settings, TrainingKeywords, TrainingSettings, takes
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,28 @@ class Recommendations(Sequence[ScoredItem]):
         )
 
 
+class Encoding(NamedTuple):
+    """A history as the model sees it."""
+
+    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
+    components: np.ndarray  # (concepts, dim)
+
+
+class Posterior(NamedTuple):
+    """What the model believes about many users: independent normal distributions. Both (users, concepts, dim)."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+
 class Recommender(ABC):
     """A model of who likes what. Every user is a fold-in: there is no user table, a new user needs no retraining."""
 
     settings_class: ClassVar[Any] = Settings
     has_epochs: ClassVar[bool] = False
     """Whether it is trained in epochs, which can be watched, interrupted and resumed."""
+    has_components: ClassVar[bool] = False
+    """Whether its users have components, so that `encode` and `posterior` answer."""
     score_name: ClassVar[str] = "score"
     """What people call a score of this model."""
 
@@ -90,7 +104,14 @@ class Recommender(ABC):
         self.log: list[Epoch] = []
 
     @abstractmethod
-    def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
+    @takes(TrainingSettings)
+    def fit(
+        self,
+        train: Interactions | sp.csr_array,
+        *,
+        validation: HeldOut | None = None,
+        **training: Unpack[TrainingKeywords],
+    ) -> Self:
         """Learn from interactions."""
 
     @abstractmethod
@@ -218,6 +239,17 @@ class Recommender(ABC):
         best = cosine.topk(n)
         return Recommendations(self.describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
 
+    def encode(self, history: Iterable[Id]) -> Encoding:
+        """Confidence per concept (how much of the history lies in it) and one component per concept."""
+        raise self._without_components()
+
+    def posterior(self, histories: sp.csr_array) -> Posterior:
+        """Means and standard deviations of the components of many histories; one concept where there are none."""
+        raise self._without_components()
+
+    def _without_components(self) -> RequestError:
+        return RequestError(f"{type(self).__name__} has no components; ask another model, such as macridvae")
+
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
         """Write a run: weights, settings, items, log. The folder appears whole or not at all."""
         from macrid.runs import save
@@ -322,7 +354,7 @@ def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
 def checked(train: Interactions | sp.csr_array, validation: HeldOut | None) -> Interactions:
     """The interactions, if they can be learned from and the held-out users belong to them."""
     data = as_interactions(train)
-    if validation is not None and not hasattr(validation, "target"):
+    if validation is not None and not isinstance(validation, HeldOut):
         raise DataError(f"validation is {type(validation).__name__}; give held-out users, such as split.validation")
     if validation is not None and validation.history.shape[1] != len(data.items):
         raise DataError(

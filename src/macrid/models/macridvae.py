@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,15 +20,16 @@ from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
+from macrid.models.base import Encoding
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
-from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.models.neural import NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
-from macrid.settings import MacridVAESettings, TrainingSettings
+from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
 MANY = 20  # concepts that "auto" begins with: the most that the paper tries
@@ -234,6 +235,10 @@ class MacridVAE(NeuralRecommender):
     """Histories of some users, whose range limits moves."""
     meaning: Any = None
     """What it has been understood to mean, a `macrid.concepts.meaning.Meaning`."""
+
+    @takes(MacridVAESettings)
+    def __init__(self, **settings: Unpack[MacridVAEKeywords]) -> None:
+        super().__init__(**settings)
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         super().prepare(data, training)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +19,22 @@ from torch import Generator, Tensor, nn
 
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
+from macrid.models.base import Encoding
 from macrid.models.devices import on_device
 from macrid.models.layers import Decoder, draw_dropout, initialise, rank
 from macrid.models.macridvae import Loss, Noise
-from macrid.models.neural import Encoding, NeuralRecommender
+from macrid.models.neural import NeuralRecommender
 from macrid.ops.encoder import normalise
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
-from macrid.settings import MultDAESettings, MultVAESettings, TrainingSettings
+from macrid.settings import (
+    MultDAEKeywords,
+    MultDAESettings,
+    MultVAEKeywords,
+    MultVAESettings,
+    TrainingSettings,
+    takes,
+)
 
 
 class MultNetwork(nn.Module):
@@ -110,6 +118,10 @@ class MultVAE(NeuralRecommender):
     settings: MultVAESettings | MultDAESettings
     network: MultNetwork
 
+    @takes(MultVAESettings)
+    def __init__(self, **settings: Unpack[MultVAEKeywords]) -> None:
+        super().__init__(**settings)
+
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         if training.likelihood == "sampled":
             raise SettingsError(f"likelihood is 'sampled'; {type(self).__name__} is trained with 'exact' only")
@@ -158,6 +170,10 @@ class MultDAE(MultVAE):
 
     settings_class: ClassVar[Any] = MultDAESettings
     training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 1e-3}
+
+    @takes(MultDAESettings)
+    def __init__(self, **settings: Unpack[MultDAEKeywords]) -> None:
+        super().__init__(**settings)
 
 
 def layer_widths(settings: MultVAESettings | MultDAESettings) -> tuple[list[int], list[int]]:

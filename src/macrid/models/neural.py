@@ -5,9 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -15,35 +14,22 @@ from torch import Tensor, nn
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Recommender, checked
+from macrid.models.base import Encoding, Posterior, Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
-from macrid.settings import TrainingSettings
+from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
 
 
-class Encoding(NamedTuple):
-    """A history as the model sees it."""
-
-    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
-    components: np.ndarray  # (concepts, dim)
-
-
-class Posterior(NamedTuple):
-    """What the model believes about many users: independent normal distributions. Both (users, concepts, dim)."""
-
-    mean: np.ndarray
-    std: np.ndarray
-
-
 class NeuralRecommender(Recommender):
     """A recommender around a torch network that the training loop can train."""
 
     has_epochs = True
+    has_components = True
     score_name = "log p"
     training_defaults: ClassVar[dict[str, Any]] = {}
     """Training settings that suit this model better than those of `TrainingSettings`."""
@@ -76,6 +62,7 @@ class NeuralRecommender(Recommender):
         """Labels of these items, checked."""
         raise SettingsError(f"{type(self).__name__} has no concepts to label; leave labels away, or train a MacridVAE")
 
+    @takes(TrainingSettings)
     def fit(
         self,
         train: Interactions | sp.csr_array,
@@ -86,7 +73,7 @@ class NeuralRecommender(Recommender):
         resume: bool = False,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_step: Callable[[int, int], None] | None = None,
-        **training: Any,
+        **training: Unpack[TrainingKeywords],
     ) -> Self:
         """Train, and keep the weights of the epoch with the best validation NDCG@100.
 
@@ -100,7 +87,7 @@ class NeuralRecommender(Recommender):
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
-        settings = TrainingSettings.make({**self.training_defaults, **training})
+        settings = TrainingSettings.make(self.training_defaults | training)
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
             checked_labels = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
@@ -141,13 +128,11 @@ class NeuralRecommender(Recommender):
             return self._score(self.to_device(histories))
 
     def encode(self, history: Iterable[Id]) -> Encoding:
-        """Confidence per concept (how much of the history lies in it) and one component per concept."""
         known, _ = self.lookup(history)
         with on_device(self.device):
             return self._encode(self.to_device(self.matrix([known])))
 
     def posterior(self, histories: sp.csr_array) -> Posterior:
-        """Means and standard deviations of the components of many histories; one concept where there are none."""
         with on_device(self.device):
             mean, std = self._posterior(self.to_device(histories))
         return Posterior(mean.cpu().numpy(), std.cpu().numpy())

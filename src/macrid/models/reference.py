@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,15 @@ from macrid.errors import RequestError, TrainingError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, memory_left, on_device
 from macrid.ops.topk import BLOCK, pairs
-from macrid.settings import EASESettings, TrainingSettings
+from macrid.settings import (
+    EASEKeywords,
+    EASESettings,
+    PopularityKeywords,
+    PopularitySettings,
+    TrainingKeywords,
+    TrainingSettings,
+    takes,
+)
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -26,7 +34,14 @@ class ClosedForm(Recommender):
 
     _tensors: dict[str, Tensor]
 
-    def fit(self, train: Interactions | sp.csr_array, *, validation: HeldOut | None = None, **training: Any) -> Self:
+    @takes(TrainingSettings)
+    def fit(
+        self,
+        train: Interactions | sp.csr_array,
+        *,
+        validation: HeldOut | None = None,
+        **training: Unpack[TrainingKeywords],
+    ) -> Self:
         """Compute the model at once.
 
         validation: checked as for other models; there is no epoch to choose by it.
@@ -86,6 +101,10 @@ class EASE(ClosedForm):
     settings_class = EASESettings
     settings: EASESettings
 
+    @takes(EASESettings)
+    def __init__(self, **settings: Unpack[EASEKeywords]) -> None:
+        super().__init__(**settings)
+
     @property
     def weights(self) -> Tensor:
         """(items, items) what the item of a row says about the item of a column [B]."""
@@ -114,6 +133,12 @@ class EASE(ClosedForm):
 
 class Popularity(ClosedForm):
     """The same for everybody: what most people have. A score is the share of the train users who have the item."""
+
+    settings_class = PopularitySettings
+
+    @takes(PopularitySettings)
+    def __init__(self, **settings: Unpack[PopularityKeywords]) -> None:
+        super().__init__(**settings)
 
     def scores(self, histories: sp.csr_array) -> Tensor:
         return self.shares.repeat(self.to_device(histories).batch, 1)

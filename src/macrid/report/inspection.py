@@ -20,8 +20,7 @@ from macrid.evaluation.factors import dci, mig
 from macrid.report.within import dci_within
 
 if TYPE_CHECKING:
-    from macrid.models.base import Recommender
-    from macrid.models.neural import Posterior
+    from macrid.models.base import Posterior, Recommender
 
 MOST_USERS = 1000  # of whom components are compared; more make it slower and hardly better
 MOST_ITEMS = 1000  # whose factors are predicted: forests take their time
@@ -62,7 +61,7 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
 
 def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, notes: list[str]) -> Posterior | None:
     """Of some of the users."""
-    if not hasattr(model, "posterior"):
+    if not model.has_components:
         notes.append(f"{type(model).__name__} has no components: there are no dimensions to look at")
         return None
     if histories is None or histories.shape[0] == 0:
@@ -129,7 +128,7 @@ def _note_limit(whole: KLDecomposition, notes: list[str]) -> None:
 def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str]) -> dict[str, Any]:
     """DCI and MIG of the item vectors."""
     nothing = {"dci": None, "mig": None}
-    if not hasattr(model, "posterior"):
+    if not model.has_components:
         return nothing
     chosen = np.sort(_draw(len(model.items), MOST_ITEMS, seed))
     usable = {name: values[chosen] for name, values in factors.items() if _is_usable(values[chosen])}

@@ -206,7 +206,7 @@ def _train(connection: Connection, order: Sequence[Any], train: Interactions, va
 
     try:
         model = model_class(name)(**settings)
-        watch = {"on_epoch": on_epoch} if model.has_epochs else {}
+        watch: dict[str, Any] = {"on_epoch": on_epoch} if model.has_epochs else {}
         model.fit(train, validation=validation, **watch, **training)
         score = best.score if watch else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
         parameters = sum(value.numel() for value in model.state().values())

@@ -1,0 +1,9 @@
+"""Tests for models of your own: inherit `RecommenderContract` and say how to make one. Needs pytest."""
+
+import pytest
+
+pytest.register_assert_rewrite("macrid.testing.contract")
+
+from macrid.testing.contract import RecommenderContract, checkerboard, named_checkerboard  # noqa: E402
+
+__all__ = ["RecommenderContract", "checkerboard", "named_checkerboard"]
