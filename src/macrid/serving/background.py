@@ -32,7 +32,10 @@ State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
 LOCKED = {"map": "model.safetensors", "inspection": "config.json"}  # can be locked in a read-only run, too
 NICE = 10  # requests come first
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ENVIRONMENT = {  # t-SNE takes all cores, and threads that spin while they wait make it many times slower on busy ones
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "OMP_WAIT_POLICY": "passive",
+}
 
 
 class Computed:
@@ -95,7 +98,7 @@ class Computed:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, *given], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
             )  # fmt: skip
         with suppress(AttributeError, OSError):  # not on Windows, or it has ended
             os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
