@@ -137,12 +137,15 @@ def recover(target: str | os.PathLike[str]) -> None:
             _previous(target).rename(target)
 
 
-def lock(descriptor: int) -> bool:
-    """Mark an open file or folder as in use until it is closed or this process ends; False if another one holds it."""
+def lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Mark an open file or folder as in use until it is closed or this process ends; False if another one holds it.
+
+    wait: until the other one lets go.
+    """
     if fcntl is None:  # pragma: no cover
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         return False
     return True

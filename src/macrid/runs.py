@@ -15,6 +15,7 @@ training/            the checkpoint of a training that has not ended
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict
@@ -49,6 +50,7 @@ from macrid.version import __version__
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
+PART = 4 << 20  # bytes at both ends of the weights by which they are known again
 OWN_COLUMNS = ("id", "popularity")
 FILES = (
     "config.json",
@@ -195,6 +197,18 @@ def read_config(path: Path) -> dict[str, Any]:
             f" {__version__} and reads up to {FORMAT}; upgrade with `pip install -U macrid`"
         )
     return config
+
+
+def weights_digest(run: Path) -> str:
+    """By which the weights of a run are known again."""
+    path = run / "model.safetensors"
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        found.update(file.read(PART))
+        file.seek(max(0, size - PART))
+        found.update(file.read(PART))
+    return found.hexdigest()[:16]
 
 
 def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:

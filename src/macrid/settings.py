@@ -265,9 +265,9 @@ class ServingSettings(Settings):
     """Where the model lives: cpu, cuda, cuda:1, or auto for a GPU if there is one."""
     edits: Literal["auto", "yes", "no"] = "auto"
     """Whether people may rename and reload; auto: if only this machine can reach it, or a token is asked for."""
-    hosts: tuple[str, ...] = ()
-    """Names by which the service may be called (the Host header); if none is given, those of this machine where it
-    listens on a local address, and any where it does not."""
+    hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[^*]+)$")], ...] = ()
+    """Names by which the service may be called (the Host header), such as shop.example or *.shop.example; if none is
+    given, those of this machine where it listens on a local address, and any where it does not."""
     origins: tuple[str, ...] = ()
     """Web sites whose pages may call the API (CORS), such as https://shop.example."""
     pictures: Common[str | None] = None

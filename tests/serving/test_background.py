@@ -1,4 +1,4 @@
-"""The map and the inspection, worked out in another process."""
+"""The map and the inspection, computed in another process."""
 
 import json
 import os
@@ -13,172 +13,175 @@ from macrid import runs
 from macrid.files import lock
 from macrid.report.inspection import inspect
 from macrid.serving import background
-from macrid.serving.background import BUSY, Background, main
+from macrid.serving.background import FILES, LOCKED, NICE, Computed, main
+
+FOREVER = "import time; time.sleep(600)"
 
 
 @pytest.fixture
-def run(trained, tmp_path, monkeypatch):
-    """A run of its own, and a temporary place of its own."""
+def run(trained, tmp_path):
+    """A run that may be changed."""
     model, split = trained
     runs.save(model, tmp_path / "run", heldout={"test": split.test})
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(background.tempfile, "tempdir", str(tmp_path / "tmp"))
     return tmp_path / "run"
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Look again at once."""
-    monkeypatch.setattr(background, "LOOK_EVERY", 0.0)
+def computed(run):
+    """A function that makes one of the two; closed at the end."""
+    made = []
+
+    def make(what="map", weights=None, shared=None):
+        made.append(Computed(what, run, weights or runs.weights_digest(run), shared))
+        return made[-1]
+
+    yield make
+    for task in made:
+        task.close()
 
 
-def wait(look):
-    begin, state = time.monotonic(), look()
-    while state[0] == "computing":
-        assert time.monotonic() - begin < 120
-        time.sleep(0.05)
-        state = look()
-    return state
-
-
-def worker(run, what, weights="weights"):
-    """Work it out in this process."""
-    return main([str(run), what, weights, background._stamp(run), str(background._place(run))])
-
-
-def fake(monkeypatch, program):
-    """Let a small program be the other process."""
-    started = []
+@pytest.fixture
+def process_is(monkeypatch):
+    """Let a small program be the other process; those that were started."""
     original = background.subprocess.Popen
 
-    def start(command, **options):
-        started.append(command)
-        return original([sys.executable, "-c", program], **options)
+    def use(program):
+        started = []
+        monkeypatch.setattr(
+            background.subprocess,
+            "Popen",
+            lambda _, **options: started.append(original([sys.executable, "-c", program], **options)) or started[-1],
+        )
+        return started
 
-    monkeypatch.setattr(background.subprocess, "Popen", start)
-    return started
-
-
-def test_both_are_worked_out_once_and_kept_in_the_run(run, trained, quick):
-    model, split = trained
-    first = Background(run, "weights")
-    assert first.map() == ("computing", None, None)
-    assert first.inspection() == ("computing", None, None)
-    state, (x, y), message = wait(first.map)
-    assert (state, len(x), len(y), message) == ("ready", len(model.items), len(model.items), None)
-    state, found, _ = wait(first.inspection)
-    assert (state, found) == ("ready", json.loads(json.dumps(inspect(runs.load(run, "cpu"), split.test.history))))
-    first.close()
-    assert {"map.safetensors", "inspection.json"} <= {entry.name for entry in run.iterdir()} <= {*runs.FILES}
-    second = Background(run, "weights")
-    assert (second.map()[0], second.inspection()[0]) == ("ready", "ready")
-    np.testing.assert_array_equal(second.map()[1], [x, y])
+    return use
 
 
-def test_a_map_of_other_weights_or_a_damaged_one_is_worked_out_again(run, monkeypatch, quick):
-    monkeypatch.setattr(background, "layout", lambda model: (np.zeros(3, np.float32), np.ones(3, np.float32)))
-    assert worker(run, "map", "old") == 0
-    assert Background(run, "old").map()[0] == "ready"
-    started = fake(monkeypatch, "import time; time.sleep(60)")
-    for damage in (None, b"", b"\xff" * 100):
-        if damage is not None:
-            (run / "map.safetensors").write_bytes(damage)
-        found = Background(run, "new")
-        assert found.map()[0] == "computing"
-        found.close()
+@pytest.fixture
+def quick(monkeypatch):
+    """A map and an inspection that take no time."""
+    monkeypatch.setattr("macrid.pictures.layout.layout", lambda model: (np.zeros(3, "f4"), np.ones(3, "f4")))
+    monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories: {"made": 1})
+
+
+def wait(task):
+    end, answer = time.monotonic() + 120, task.get()
+    while answer[0] == "computing":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+        answer = task.get()
+    return answer
+
+
+def compute(run, what, spare, weights=None):
+    main(run, spare, what, weights or runs.weights_digest(run))
+
+
+def test_both_are_computed_once_and_kept_in_the_run(run, trained, computed, monkeypatch):
+    monkeypatch.setattr(background, "NICE", 0)  # beside other tests a low priority takes ten times as long
+    first = {what: computed(what) for what in FILES}
+    assert [task.get() for task in first.values()] == [("computing", None, None)] * 2
+    state, (x, y), message = wait(first["map"])
+    assert (state, len(x), len(y), message) == ("ready", len(trained[0].items), len(trained[0].items), None)
+    state, inspection, message = wait(first["inspection"])
+    assert (state, message) == ("ready", None)
+    assert inspection == json.loads(json.dumps(inspect(runs.load(run, "cpu"), trained[1].test.history)))
+    assert {*FILES.values()} <= {entry.name for entry in run.iterdir()} <= {*runs.FILES}
+    monkeypatch.setattr(background.subprocess, "Popen", None)
+    assert computed("inspection").get() == ("ready", inspection, None)
+    np.testing.assert_array_equal(computed("map").get()[1], [x, y])
+
+
+def test_a_map_of_other_weights_or_a_damaged_one_is_computed_again(run, computed, process_is, quick, tmp_path):
+    compute(run, "map", tmp_path)
+    assert computed().get()[0] == "ready"
+    started = process_is(FOREVER)
+    assert computed(weights="other").get()[:2] == ("computing", None)
+    for damage in (b"", b"\xff" * 100):
+        (run / FILES["map"]).write_bytes(damage)
+        assert computed().get()[:2] == ("computing", None)
     assert len(started) == 3
 
 
-def test_names_make_another_inspection_but_not_another_map(run, monkeypatch, quick):
-    monkeypatch.setattr(background, "layout", lambda model: (np.zeros(3, np.float32), np.ones(3, np.float32)))
-    monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories: {"made": 1})
-    assert (worker(run, "map"), worker(run, "inspection")) == (0, 0)
-    found = Background(run, "weights")
-    assert found.inspection() == ("ready", {"made": 1}, None)
-    started = fake(monkeypatch, "import time; time.sleep(60)")
+def test_new_names_make_another_inspection_but_not_another_map(run, computed, process_is, quick, tmp_path):
+    for what in FILES:
+        compute(run, what, tmp_path)
+    inspection = computed("inspection")
+    assert inspection.get() == ("ready", {"made": 1}, None)
+    process_is(FOREVER)
     (run / "names.json").write_text("{}")
-    assert found.inspection() == ("computing", {"made": 1}, None)
-    assert found.map()[0] == "ready"
-    assert Background(run, "weights").map()[0] == "ready"
-    found.close()
-    assert len(started) == 1
-
-
-def test_a_failure_is_told_and_not_tried_again(run, monkeypatch, quick):
-    started = fake(monkeypatch, "import sys; sys.exit('a map needs openTSNE; install it')")
-    found = Background(run, "weights")
-    state, placed, message = wait(found.map)
-    assert (state, placed) == ("failed", None)
-    assert message == "the map could not be worked out: a map needs openTSNE; install it"
-    assert found.map() == (state, placed, message)
-    assert len(started) == 1
+    assert inspection.get() == ("computing", {"made": 1}, None)
+    assert computed("inspection").get() == ("computing", {"made": 1}, None)
+    assert computed("map").get()[0] == "ready"
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
-    [("import os; os.kill(os.getpid(), 9)", "signal 9; there may be too little memory"), ("", "cannot be read again")],
+    ("program", "reason"),
+    [
+        ("import sys; sys.exit('openTSNE is missing')", "openTSNE is missing"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+        ("", "exit status 0"),
+    ],
 )
-def test_a_process_that_is_killed_or_leaves_nothing_is_a_failure(run, monkeypatch, quick, program, told):
-    fake(monkeypatch, program)
-    state, _, message = wait(Background(run, "weights").map)
+def test_a_failure_has_its_reason_and_is_not_tried_again(computed, process_is, program, reason):
+    started = process_is(program)
+    task = computed()
+    state, result, message = wait(task)
+    assert (state, result) == ("failed", None)
+    assert reason in message
+    assert task.get() == (state, result, message)
+    assert len(started) == 1
+
+
+def test_a_process_that_cannot_be_started_is_a_failure_until_it_can(computed, process_is, monkeypatch):
+    def full(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(background.subprocess, "Popen", full)
+    task = computed()
+    state, _, message = task.get()
     assert state == "failed"
-    assert told in message
+    assert "Cannot allocate memory" in message
+    process_is(FOREVER)
+    assert task.get()[0] == "computing"
 
 
-def test_what_another_process_works_out_is_waited_for(run, monkeypatch, quick):
-    monkeypatch.setattr(background, "layout", lambda model: (np.zeros(3, np.float32), np.ones(3, np.float32)))
-    started = fake(monkeypatch, "")
-    found = Background(run, "weights")
-    held = os.open(background._place(run) / "map.lock", os.O_RDWR | os.O_CREAT)
-    assert lock(held)
-    assert found.map()[0] == "computing"
-    assert worker(run, "map") == BUSY
-    assert started == []
-    os.close(held)
-    assert worker(run, "map") == 0
-    assert found.map()[0] == "ready"
-    assert started == []
+def test_a_process_waits_for_another_one_and_takes_its_result(run, computed, quick, monkeypatch):
+    monkeypatch.setattr(background, "NICE", 0)
+    task = computed()
+    with (run / LOCKED["map"]).open("rb") as held:
+        assert lock(held.fileno())
+        assert task.get()[0] == "computing"
+        (run / FILES["map"]).write_bytes(background.compute("map", run, runs.weights_digest(run)))
+    state, (x, _), _ = wait(task)
+    assert (state, len(x)) == ("ready", 3)  # and not that of all items
 
 
-def test_a_run_that_cannot_be_written_has_them_in_a_temporary_place(run, monkeypatch, quick, capsys):
-    monkeypatch.setattr(background, "layout", lambda model: (np.zeros(3, np.float32), np.ones(3, np.float32)))
-    (run / "map.safetensors" / "in the way").mkdir(parents=True)
-    assert worker(run, "map") == 0
-    assert Background(run, "weights").map()[0] == "ready"
-    shutil.rmtree(background._place(run))
-    monkeypatch.setattr(background, "write_atomically", full_disk)
-    assert worker(run, "map") == 1
-    assert "No space left on device), nor " in capsys.readouterr().err
+def test_a_run_that_cannot_be_written_shares_them_elsewhere(run, computed, quick, tmp_path):
+    (run / FILES["map"] / "in the way").mkdir(parents=True)
+    (tmp_path / "shared").mkdir()
+    compute(run, "map", tmp_path / "shared")
+    assert computed(shared=tmp_path / "shared").get()[0] == "ready"
+    shutil.rmtree(tmp_path / "shared")
+    with pytest.raises(FileNotFoundError):
+        compute(run, "map", tmp_path / "shared")
 
 
-def full_disk(*_):
-    raise OSError(28, "No space left on device")
+def test_a_run_that_has_been_replaced_is_not_mistaken_for_the_one_served(run, tmp_path):
+    with pytest.raises(runs.RunError, match=str(run)):
+        compute(run, "map", tmp_path, "other")
 
 
-def test_a_run_that_was_replaced_in_the_meantime_is_not_mistaken(run, capsys):
-    assert main([str(run), "map", "weights", "another stamp", ""]) == 1
-    assert "was replaced in the meantime" in capsys.readouterr().err
-
-
-def test_a_temporary_place_of_somebody_else_is_not_used(run, tmp_path):
-    base = background._place(run).parent
-    base.chmod(0o777)
-    assert background._place(run) is None
-    shutil.rmtree(base)
-    base.symlink_to(tmp_path)
-    assert background._place(run) is None
-
-
-def test_looking_does_not_start_the_map_unless_it_may(run, monkeypatch, quick):
-    started = fake(monkeypatch, "")
-    assert Background(run, "weights").map(start=False)[0] == "computing"
+def test_looking_starts_nothing_if_it_may_not(computed, process_is):
+    started = process_is("")
+    assert computed().get(start=False) == ("computing", None, None)
     assert started == []
 
 
-def test_closing_ends_the_process(run, monkeypatch):
-    fake(monkeypatch, "import time; time.sleep(600)")
-    found = Background(run, "weights")
-    found.map()
-    process = found._tasks["map"]._process
-    found.close()
-    assert process.returncode == -15
+def test_the_process_has_a_low_priority_and_ends_when_closed(computed, process_is):
+    started = process_is(FOREVER)
+    task = computed()
+    task.get()
+    assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == os.getpriority(os.PRIO_PROCESS, 0) + NICE
+    task.close()
+    assert started[0].returncode == -9

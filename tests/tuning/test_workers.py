@@ -1,88 +1,93 @@
-"""Processes that train: what they report, and that one that dies harms no other."""
+"""Processes that run tasks: what comes back, and that one that dies harms no other."""
 
+import multiprocessing
 import os
 import signal
 import time
+from concurrent.futures import wait
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from macrid.recipe import Recipe
-from macrid.tuning.study import RUNGS
-from macrid.tuning.workers import Finished, Reached, Workers
+from macrid.errors import SettingsError, TrainingError
+from macrid.tuning.workers import Workers, result_of, run_all
 
 pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
 
-LONG = Recipe("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 10**6, "patience": 10**6, "device": "cpu"})
+ERRORS = {"settings": SettingsError("dim is 0"), "unexpected": KeyError("x")}
+
+
+def answer(base, item):
+    """The sum and the process that made it; or what the item asks for."""
+    if item == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item == "interrupted":
+        os.kill(os.getpid(), signal.SIGINT)
+        return 0, os.getpid()
+    if item == "endless":
+        time.sleep(600)
+    if item in ERRORS:
+        raise ERRORS[item]
+    return base + item, os.getpid()
 
 
 @pytest.fixture(scope="module")
-def workers(shop_split):
-    with Workers(2, shop_split.train, shop_split.validation) as made:
+def workers():
+    with Workers(2, 100) as made:
         yield made
 
 
-def heard(workers, number, kind, seconds=60):
-    """The first report of that kind from that worker."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for which, report in workers.reports(timeout=1):
-            if which == number and isinstance(report, kind):
-                return report
-    raise AssertionError(f"worker {number} has not reported {kind.__name__}")
-
-
-def pid(workers, number):
-    return workers._workers[number].process.pid
-
-
-def test_trainings_report_and_processes_are_used_again(workers, shop_split):
+def done(workers, *items):
+    """What became of tasks that run at the same time."""
+    futures = [workers.submit(answer, item) for item in items]
+    wait(futures, timeout=60)
     assert workers.idle() == [0, 1]
-    workers.start(0, LONG)
-    workers.start(1, Recipe("ease"))
-    assert workers.idle() == []
-    ease = heard(workers, 1, Finished)
-    assert (ease.epochs, ease.error) == (0, None)
-    assert ease.parameters >= 160 * 160
-    assert 0 < ease.score < 1
-    reached = heard(workers, 0, Reached)
-    assert reached.epoch in RUNGS
-    workers.stop(0)
-    stopped = heard(workers, 0, Finished)
-    assert (stopped.epochs, stopped.error) == (0, None)
-    assert stopped.score >= reached.score
-    before = pid(workers, 0)
-    workers.start(0, Recipe(LONG.model, LONG.settings, {**LONG.training, "epochs": 2}))
-    well = heard(workers, 0, Finished)
-    assert (well.epochs, well.error, pid(workers, 0)) == (2, None, before)
-    assert well.parameters > 2 * 160 * 8
+    return futures
 
 
-def test_a_training_that_diverges_says_so(workers):
-    workers.start(1, Recipe(LONG.model, LONG.settings, {**LONG.training, "learning_rate": 1e30}))
-    report = heard(workers, 1, Finished)
-    assert report.score is None
-    assert "smaller learning rate" in report.error
-    assert not report.last
-
-
-def test_a_process_that_may_be_broken_is_replaced(workers):
-    before = pid(workers, 1)
-    workers.start(1, Recipe("ease", None))
-    report = heard(workers, 1, Finished)
-    assert report.error.startswith("TypeError: ")
-    workers.start(1, Recipe("ease"))
-    assert heard(workers, 1, Finished).error is None
-    assert pid(workers, 1) != before
-
-
-def test_a_killed_process_fails_its_training_only(workers):
-    workers.start(0, LONG)
-    heard(workers, 0, Reached)
-    os.kill(pid(workers, 0), signal.SIGKILL)
-    report = heard(workers, 0, Finished)
-    assert report.error == "the process that trained it was killed by signal 9, memory may have run out"
+def test_a_process_runs_one_task_after_the_other_with_what_it_was_given_once(workers):
     assert workers.idle() == [0, 1]
-    workers.stop(0)  # nothing to stop
-    os.kill(pid(workers, 1), signal.SIGINT)  # Ctrl-C is for the process that asked
-    workers.start(1, Recipe("ease"))
-    assert heard(workers, 1, Finished).error is None
+    first, second = (future.result() for future in done(workers, 1, 2))
+    assert (first[0], second[0]) == (101, 102)
+    assert first[1] != second[1]
+    assert done(workers, 3)[0].result() == (103, first[1])
+
+
+def test_a_process_survives_errors_of_ours_and_ctrl_c_but_no_others(workers):
+    _, before = done(workers, 1)[0].result()
+    with pytest.raises(SettingsError, match="dim is 0"):
+        result_of(done(workers, "settings")[0])
+    assert done(workers, "interrupted")[0].result() == (0, before)
+    with pytest.raises(TrainingError, match="KeyError: 'x'"):
+        result_of(done(workers, "unexpected")[0])
+    assert done(workers, 1)[0].result()[1] != before
+
+
+def test_a_killed_process_fails_its_task_only_and_is_replaced(workers):
+    killed, other = done(workers, "killed", 1)
+    assert isinstance(killed.exception(), BrokenProcessPool)
+    with pytest.raises(TrainingError, match="memory"):
+        result_of(killed)
+    assert other.result()[0] == 101
+    _, idle = done(workers, 1)[0].result()
+    os.kill(idle, signal.SIGKILL)
+    while idle in {child.pid for child in multiprocessing.active_children()}:
+        time.sleep(0.01)
+    assert done(workers, 5)[0].result()[0] == 105
+
+
+def test_every_item_is_run_once_and_failures_are_results():
+    outcomes = dict(run_all(answer, [1, "killed", 2, "settings", 3], 2, 10))
+    assert sorted(outcomes) == list(range(5))
+    assert [outcomes[position][0] for position in (0, 2, 4)] == [11, 12, 13]
+    assert [type(outcomes[position]) for position in (1, 3)] == [TrainingError, SettingsError]
+
+
+def test_leaving_ends_what_is_running():
+    with Workers(1, 0) as workers:
+        endless = workers.submit(answer, "endless")
+        while not endless.running():
+            time.sleep(0.01)
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 10
+    assert isinstance(endless.exception(timeout=1), BrokenProcessPool)

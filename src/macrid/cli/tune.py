@@ -73,13 +73,12 @@ def tune(
     split, _ = load_split(data)
     with _made(out):
         search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
-    with closing(search):
-        _check_search(search, out)
-        with _going_on(search), _display(trials, _keeper(out / BEST)) as show:
-            search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
-        best, progress = search.found(), search.progress(trials)
-        best.write(out / BEST)
-        _draw(search, out, best)
+    _check_search(search, out)
+    with _going_on(search), _display(trials, _keeper(out / BEST)) as show:
+        search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
+    best, progress = search.found(), search.progress(trials)
+    best.write(out / BEST)
+    _draw(search, out, best)
     if json:
         _print_json(search, progress, out)
         return

@@ -6,6 +6,8 @@ point: the independence of the means of all train users, and NDCG@100 of the tes
 
 from __future__ import annotations
 
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,10 @@ from macrid.errors import TrainingError
 from macrid.evaluation.agreement import independence
 from macrid.evaluation.ranking import evaluate
 from macrid.models import model_class
+from macrid.models.devices import choose_device
 from macrid.recipe import Recipe
+from macrid.tuning.search import default_jobs
+from macrid.tuning.workers import run_all
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -42,19 +47,26 @@ def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> lis
 
 
 def compute(split: Split, tuned: Recipe, settings: list[dict[str, Any]], **training: Any) -> list[dict[str, Any]]:
-    """Train every configuration; one point each, without those that diverged."""
-    points = []
-    for own in settings:
-        model = model_class(tuned.model)(**own)
-        try:
-            model.fit(split.train, validation=split.validation, **{**tuned.training, **training})
-        except TrainingError:
-            continue
-        points.append(point(model, split, own))
-    return points
+    """Train every configuration; one point each, without those that diverged.
+
+    A small data set does not fill a GPU, so several processes share one there.
+    """
+    training = {**tuned.training, **training}
+    task = partial(point, tuned.model, training=training)
+    if choose_device(training.get("device", "auto")).type == "cpu":
+        points: list[Any] = [task(split, own) for own in settings]
+    else:
+        points = [found for _, found in sorted(run_all(task, settings, default_jobs(), split), key=itemgetter(0))]
+    return [found for found in points if isinstance(found, dict)]
 
 
-def point(model: Any, split: Split, settings: dict[str, Any]) -> dict[str, Any]:
+def point(name: str, split: Split, settings: dict[str, Any], *, training: dict[str, Any]) -> dict[str, Any] | None:
+    """What one configuration reaches; None if it diverges."""
+    model: Any = model_class(name)(**settings)
+    try:
+        model.fit(split.train, validation=split.validation, **training)
+    except TrainingError:
+        return None
     mean = model.posterior(split.train.matrix).mean  # (users, concepts, dim)
     return {
         **{name: settings[name] for name in ("beta", "prior_std") if name in settings},

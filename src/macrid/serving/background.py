@@ -1,9 +1,9 @@
-"""What a run needs once and takes long: the map and the inspection, worked out in another process and kept in the run.
+"""What takes long and is needed once per run, the map and the inspection: computed in another process, kept in the run.
 
-    python -m macrid.serving.background RUN map|inspection DIGEST STAMP PLACE
+    python -m macrid.serving.background RUN SPARE map|inspection WEIGHTS
 
-A run that cannot be written has them in a temporary place. However many processes serve a run, one of them starts the
-work; the others find a lock and wait for the file.
+However many processes serve a run, one computes; those of the others wait for its lock and find its file. A plain
+subprocess, because the processes of `concurrent.futures` import the caller's script again and cannot be ended.
 """
 
 from __future__ import annotations
@@ -11,283 +11,160 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
-import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save
 
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
-from macrid.pictures.layout import layout
+from macrid.runs import load, read_histories, weights_digest
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
-BUSY = 75  # the exit status of a process that finds another one at work
-LOOK_EVERY = 0.5  # seconds between two looks for what another process works out
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+LOCKED = {"map": "model.safetensors", "inspection": "config.json"}  # can be locked in a read-only run, too
+NICE = 10  # requests come first
+ENVIRONMENT = {  # t-SNE takes all cores, and threads that spin while they wait make it many times slower on busy ones
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "OMP_WAIT_POLICY": "passive",
+}
 
 
-class Background:
-    """The map and the inspection of one run."""
+class Computed:
+    """The map (x and y, each (items,)) or the inspection (as `macrid inspect --json` prints it) of a run."""
 
-    def __init__(self, run: Path, digest: str) -> None:
-        """digest: of the weights that are served."""
-        self._run = Path(run).resolve()
-        self._tasks = {what: _Task(self._run, what, digest, _stamp(self._run)) for what in FILES}
-        self._digest = digest
-
-    def map(self, *, start: bool = True) -> tuple[State, tuple[np.ndarray, np.ndarray] | None, str | None]:
-        """State, x and y (items,), and what went wrong.
-
-        start: work it out if there is none yet.
-        """
-        task = self._tasks["map"]
-        state, message = task.look(self._digest, start)
-        return state, task.found if state == "ready" else None, message
-
-    def inspection(self) -> tuple[State, dict[str, Any] | None, str | None]:
-        """State, what `macrid inspect --json` tells, and what went wrong.
-
-        After a change of axes or names it is worked out again; until then it is the one before.
-        """
-        task = self._tasks["inspection"]
-        state, message = task.look(_digest_with_names(self._run, self._digest))
-        return state, task.found, message
-
-    def close(self) -> None:
-        """End what is being worked out."""
-        for task in self._tasks.values():
-            task.close()
-
-
-class _Task:
-    """One of them: found, being worked out by a process of ours or of somebody else, or failed."""
-
-    def __init__(self, run: Path, what: str, weights: str, stamp: str) -> None:
-        self._run, self._what, self._weights, self._stamp = run, what, weights, stamp
-        self.found: Any = None
-        self._found_for = self._failed_for = self._started_for = ""  # digests
-        self._message: str | None = None
+    def __init__(self, what: str, run: Path, weights: str, shared: Path | None = None) -> None:
+        """weights: digest of those served. shared: where all processes keep what cannot be written into the run."""
+        self._what, self._run, self._weights, self._spare = what, run, weights, shared
+        self._result: Any = None
+        self._version = self._attempt = ""  # of the result, of the last process
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
-        self._looked = -LOOK_EVERY
         self._lock = Lock()
 
-    def look(self, digest: str, start: bool = True) -> tuple[State, str | None]:
-        """How far it is; the first look starts it, unless told otherwise."""
+    def get(self, *, start: bool = True) -> tuple[State, Any, str | None]:
+        """State, result, and what went wrong; an inspection from before the last change of names until it is ready.
+
+        start: compute it if there is none yet.
+        """
         with self._lock:
-            if self._found_for == digest:
-                return "ready", None
-            if self._failed_for == digest:
-                return "failed", self._message
-            if self._process is not None and self._process.poll() is None:
-                return "computing", None
-            if self._process is None and time.monotonic() - self._looked < LOOK_EVERY:
-                return "computing", None
-            self._looked = time.monotonic()
-            status, told = self._ended()
-            if self._read(digest):
-                return "ready", None
-            if status not in (None, 0, BUSY) or (status == 0 and self._started_for == digest):
-                self._failed_for, self._message = digest, _failure(self._what, status, told)
-                return "failed", self._message
-            try:
-                if start and not _is_locked(self._lock_file()):
-                    self._start(digest)
-            except OSError as error:
-                self._failed_for, self._message = digest, _failure(self._what, 1, error.strerror or str(error))
-                return "failed", self._message
-            return "computing", None
+            version = _version(self._what, self._run, self._weights)
+            if self._version != version and self._process is not None and self._process.poll() is None:
+                return "computing", self._result, None
+            if self.read(version):
+                return "ready", self._result, None
+            if self._attempt == version:
+                return "failed", self._result, f"the {self._what} could not be computed: {self._failure()}"
+            if start:
+                try:
+                    self._start()
+                except OSError as error:  # tried again at the next look
+                    return "failed", self._result, f"the {self._what} cannot be computed: {first_line(error)}"
+                self._attempt = version
+            return "computing", self._result, None
+
+    def read(self, version: str) -> bool:
+        """Whether there is a result of that version; one with other names is better than none."""
+        for folder in (self._run, self._spare):
+            if self._version == version or folder is None:
+                break
+            with suppress(Exception):  # missing, damaged, from an earlier version of macrid: as good as none
+                result, weights, found = _read(self._what, folder)
+                if found == version or (weights == self._weights and self._result is None):
+                    self._result, self._version = result, found
+        return self._version == version
 
     def close(self) -> None:
+        """End what is being computed."""
         with self._lock:
-            if self._process is not None and self._process.poll() is None:
-                self._process.terminate()
-                try:
-                    self._process.wait(2)
-                except subprocess.TimeoutExpired:
-                    self._process.kill()
-            self._ended()
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
 
-    def _start(self, digest: str) -> None:
-        self._started_for = digest
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
-        command = [sys.executable, "-P", "-m", "macrid.serving.background", str(self._run), self._what]
+    def _start(self) -> None:
+        if self._spare is None:
+            self._spare = Path(tempfile.mkdtemp(prefix="macrid-"))
+            weakref.finalize(self, shutil.rmtree, self._spare, ignore_errors=True)
+        self._log = self._spare / f"{self._what}-{os.getpid()}.log"
+        given = [str(self._run), str(self._spare), self._what, self._weights]
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        self._process = subprocess.Popen(
-            [*command, self._weights, self._stamp, str(_place(self._run) or "")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-        )
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, *given], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
+            )  # fmt: skip
+        with suppress(AttributeError, OSError):  # not on Windows, or it has ended
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
 
-    def _ended(self) -> tuple[int | None, str]:
-        """The exit status of our process, None if there was none, and the last line that it wrote."""
-        if self._process is None or self._errors is None:
-            return None, ""
-        status = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        self._errors.close()
-        self._process = self._errors = None
-        return status, lines[-1] if lines else ""
-
-    def _read(self, digest: str) -> bool:
-        """Whether one of the kept files is of these weights and names; one of other names is better than none."""
-        for folder in (self._run, _place(self._run)):
-            if folder is None:
-                continue
-            try:
-                found, weights, own = READERS[self._what](folder / FILES[self._what])
-            except Exception:  # missing, damaged, from another version: as good as none
-                continue
-            if own == digest:
-                self.found, self._found_for = found, digest
-                return True
-            if weights == self._weights and self.found is None:
-                self.found = found
-        return False
-
-    def _lock_file(self) -> Path | None:
-        place = _place(self._run)
-        return None if place is None else place / f"{self._what}.lock"
+    def _failure(self) -> str:
+        assert self._process is not None
+        status = self._process.returncode
+        if status < 0:
+            return f"its process was ended by signal {-status}; memory may have run out"
+        lines = self._log.read_text(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line), f"exit status {status}, but no file that can be read")
 
 
-def _read_map(file: Path) -> tuple[Any, str, str]:
-    from safetensors import safe_open
-
-    with safe_open(file, "numpy") as opened:
-        x, y, digest = opened.get_tensor("x"), opened.get_tensor("y"), opened.metadata()["digest"]
-    if x.ndim != 1 or x.shape != y.shape or not np.isfinite([x, y]).all():
-        raise ValueError("not a map")
-    return (x, y), digest, digest
-
-
-def _read_inspection(file: Path) -> tuple[Any, str, str]:
-    found = json.loads(file.read_bytes())
-    return found["inspection"], found["weights"], found["digest"]
-
-
-READERS = {"map": _read_map, "inspection": _read_inspection}
-
-
-def _failure(what: str, status: int | None, told: str) -> str:
-    """For a person."""
-    if status is not None and status < 0:
-        told = f"its process was ended by signal {-status}; there may be too little memory"
-    elif status == 0:
-        told = "it was worked out, but what was written cannot be read again"
-    return f"the {what} could not be worked out: {told or f'exit status {status}'}"
-
-
-def _stamp(run: Path) -> str:
-    """Another one when the weights of a run have been replaced."""
-    try:
-        about = (run / "model.safetensors").stat()
-    except OSError:
-        return ""
-    return f"{about.st_mtime_ns}-{about.st_size}"
-
-
-def _digest_with_names(run: Path, weights: str) -> str:
-    """Of the weights, and of the axes and names of this moment."""
-    found = hashlib.sha256(weights.encode())
+def _version(what: str, run: Path, weights: str) -> str:
+    """Changes with the weights; that of an inspection with axes and names, too."""
+    if what == "map":
+        return weights
+    digest = hashlib.sha256(weights.encode())
     for name in ("axes.safetensors", "names.json"):
         with suppress(OSError):
-            found.update((run / name).read_bytes())
-    return found.hexdigest()
+            digest.update((run / name).read_bytes())
+    return digest.hexdigest()
 
 
-def _place(run: Path) -> Path | None:
-    """A folder of ours for locks, and for what cannot be written into the run; None if there can be none."""
-    owner = getattr(os, "getuid", lambda: 0)()
-    base = Path(tempfile.gettempdir()) / f"macrid-{owner}"
-    place = base / hashlib.sha256(str(run).encode()).hexdigest()[:16]
-    try:
-        base.mkdir(mode=0o700, exist_ok=True)
-        about = base.lstat()
-        if base.is_symlink() or about.st_uid != owner or about.st_mode & 0o022:
-            return None  # somebody else put it there
-        place.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return None
-    return place
+def _read(what: str, folder: Path) -> tuple[Any, str, str]:
+    """Result, digest of the weights, and version."""
+    if what == "inspection":
+        content = json.loads((folder / FILES[what]).read_bytes())
+        return content["inspection"], content["weights"], content["digest"]
+    with safe_open(folder / FILES[what], "numpy") as file:
+        weights = file.metadata()["digest"]
+        return (file.get_tensor("x"), file.get_tensor("y")), weights, weights
 
 
-@contextmanager
-def _held(file: Path | None) -> Iterator[bool]:
-    """Whether the lock could be had; it is given back at the end."""
-    if file is None:
-        yield True
-        return
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        yield lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _is_locked(file: Path | None) -> bool:
-    with _held(file) as had:
-        return not had
-
-
-def _write(run: Path, place: Path | None, name: str, content: bytes) -> None:
-    """Into the run, else into the temporary place."""
-    try:
-        write_atomically(run / name, content)
-    except OSError as error:
-        wrong = f"{run / name}: cannot be written ({error.strerror or error})"
-        if place is None:
-            raise RunError(f"{wrong}, and there is no temporary place; make room, or set TMPDIR") from error
-        try:
-            write_atomically(place / name, content)
-        except OSError as second:
-            raise RunError(f"{wrong}, nor {place} ({second.strerror or second}); make room, or set TMPDIR") from second
-
-
-def _work_out(run: Path, what: str, weights: str, stamp: str) -> bytes:
-    """The file."""
-    from safetensors.numpy import save
-
-    from macrid.report.inspection import inspect
-    from macrid.runs import load, read_histories
-
-    digest = _digest_with_names(run, weights)
+def compute(what: str, run: Path, weights: str) -> bytes:
+    """The content of the file."""
+    version = _version(what, run, weights)
     model = load(run, "cpu")
-    if _stamp(run) != stamp:
-        raise RunError(f"{run}: was replaced in the meantime; reload it")
+    if weights_digest(run) != weights:
+        raise RunError(f"{run}: has been replaced since it was opened; reload it")
     if what == "map":
+        from macrid.pictures.layout import layout
+
         x, y = layout(model)
         return save({"x": x, "y": y}, {"digest": weights})
-    found = inspect(model, read_histories(run))
-    return json.dumps({"weights": weights, "digest": digest, "inspection": found}, allow_nan=False).encode()
+    from macrid.report.inspection import inspect
+
+    inspection = inspect(model, read_histories(run))
+    return json.dumps({"weights": weights, "digest": version, "inspection": inspection}, allow_nan=False).encode()
 
 
-def main(arguments: list[str]) -> int:
-    """Work one of them out, unless another process does."""
-    run, what, weights, stamp, place = arguments
-    folder = Path(place) if place else None
-    with suppress(AttributeError, OSError):
-        os.nice(10)
-    with _held(None if folder is None else folder / f"{what}.lock") as had:
-        if not had:
-            return BUSY
+def main(run: Path, spare: Path, what: str, weights: str) -> None:
+    """Compute one of them and keep it, unless another process just has."""
+    with (run / LOCKED[what]).open("rb") as file:
+        lock(file.fileno(), wait=True)
+        if Computed(what, run, weights, spare).read(_version(what, run, weights)):
+            return
+        content = compute(what, run, weights)
         try:
-            _write(Path(run), folder, FILES[what], _work_out(Path(run), what, weights, stamp))
-        except (MacridError, OSError, MemoryError) as error:
-            print(first_line(error), file=sys.stderr)
-            return 1
-    return 0
+            write_atomically(run / FILES[what], content)
+        except OSError:
+            write_atomically(spare / FILES[what], content)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+    except (MacridError, OSError, MemoryError) as error:
+        sys.exit(first_line(error))

@@ -84,7 +84,7 @@ def _about(router: APIRouter, service: Service) -> None:
     async def report() -> Response:
         """How good the model is and how far it comes apart; the latter is worked out at the first call."""
         hosted = service.hosted
-        state, inspection, message = await service.slowly(hosted.served.background.inspection)
+        state, inspection, message = await service.slowly(hosted.served.inspection.get)
         log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.served.model.log]
         return _json(
             {
@@ -109,7 +109,7 @@ def _about(router: APIRouter, service: Service) -> None:
 
 def _map(hosted: Hosted) -> dict[str, Any]:
     served = hosted.served
-    state, placed, message = served.background.map()
+    state, placed, message = served.map.get()
     x, y = (part[served.on_map] for part in (layout.rough(served.model) if placed is None else placed))
     concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of[served.on_map]
     told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
@@ -291,9 +291,9 @@ def _encode(hosted: Hosted, own: Who, moves: tuple[Move, ...], bounded: bool) ->
     turn = Turn.of(State.of(space, torch.from_numpy(space.components(matrix)[0])), moves, bounded)
     components, recommended = turn.after.components.numpy(), turn.after.shares().numpy()
     places = np.full((space.concepts, 2), np.nan)
-    state, placed, _ = served.background.map(start=False)
+    state, placed, _ = served.map.get(start=False)
     if state == "ready" and placed is not None:
-        places = layout.around(*placed, space.items, components)
+        places = layout.around(placed[0], placed[1], space.items, components)
     told = [
         {
             "concept": k,

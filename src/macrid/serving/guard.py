@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from macrid.serving.problems import RefusedError, problem
@@ -45,6 +46,11 @@ def is_local(host: str) -> bool:
         return False
 
 
+def in_brackets(host: str) -> str:
+    """As in a URL or Host header: an address of IP version 6 stands in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def may_edit(settings: ServingSettings) -> bool:
     """Whether whoever reaches the service may rename and reload."""
     if settings.edits == "auto":
@@ -57,8 +63,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service, self.settings = app, service, service.settings
-        local = (*LOCAL, self.settings.host) if is_local(self.settings.host) else ()
-        self.hosts = tuple(dict.fromkeys(name.lower() for name in self.settings.hosts or local))
+        local = (*LOCAL, self.settings.host) if is_local(self.settings.host) else ("*",)
+        self.hosts = list(dict.fromkeys(map(in_brackets, self.settings.hosts or local)))
+        self.host_check = TrustedHostMiddleware(_nothing, self.hosts, www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,7 +88,7 @@ class _Exchange:
         guard, began = self.guard, time.perf_counter()
         guard.service.metrics.began()
         try:
-            self._check()
+            await self._check()
             async with asyncio.timeout(guard.settings.timeout):
                 await guard.app(self.scope, self.receive, self.send)
         except RefusedError as error:
@@ -128,13 +135,10 @@ class _Exchange:
         answer = problem(error.status, str(error), self.path, headers=headers)
         await answer(self.scope, self._receive, self.send)
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
         guard, path, method = self.guard, self.path, self.scope["method"]
-        host = _host(f"//{self.headers.get('host', '')}")[0]
-        if guard.hosts and host not in guard.hosts and path not in OPEN:
-            raise RefusedError(
-                421, f"this service is not called {host[:80]!r}; it goes by {', '.join(guard.hosts)} (--name)"
-            )
+        if path not in OPEN:
+            await guard.host_check(self.scope, self._receive, self._refuse_host)
         if method not in ("GET", "HEAD", "OPTIONS") and not self._is_own_page():
             raise RefusedError(403, "a page of another web site may not ask this; allow it with --origin")
         length = self.headers.get("content-length", "0")
@@ -143,12 +147,20 @@ class _Exchange:
         if path not in (*OPEN, "/") and not path.startswith("/static/"):
             self._check_token()
 
+    async def _refuse_host(self, _: Message) -> None:
+        """In place of the plain text that Starlette would send."""
+        host, names = self.headers.get("host", "")[:80], ", ".join(self.guard.hosts)
+        raise RefusedError(421, f"this service is not called {host!r}; it goes by {names} (--name)")
+
     def _is_own_page(self) -> bool:
         """Browsers say which page a request comes from; other clients say nothing."""
         origin = self.headers.get("origin")
         if origin is None or origin in self.guard.settings.origins:
             return True
-        return _host(origin)[1] == self.headers.get("host")
+        try:
+            return urlsplit(origin).netloc == self.headers.get("host")
+        except ValueError:
+            return False
 
     def _check_token(self) -> None:
         token = self.guard.settings.token
@@ -173,10 +185,5 @@ class _Exchange:
         return RefusedError(503, f"no answer after {seconds}; ask for less, or again later", {"retry-after": "1"})
 
 
-def _host(address: str) -> tuple[str, str]:
-    """The name in an address, and the name with its port; empty if it is no address."""
-    try:
-        found = urlsplit(address)
-        return found.hostname or "", found.netloc
-    except ValueError:
-        return "", ""
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Behind the check of the host."""

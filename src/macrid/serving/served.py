@@ -25,9 +25,9 @@ from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
-from macrid.runs import FILES, load, read_config, read_names, write_names
+from macrid.runs import FILES, load, read_config, read_names, weights_digest, write_names
 from macrid.serving.background import FILES as CACHED
-from macrid.serving.background import Background
+from macrid.serving.background import Computed
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
 from macrid.serving.scoring import Scorer
@@ -36,7 +36,6 @@ from macrid.serving.users import users_of
 from macrid.settings import ServingSettings
 
 MOST_ON_MAP = 100_000  # items, the most popular: a page cannot draw more
-PART = 4 << 20  # bytes at both ends of the weights by which they are known again
 
 
 class Served:
@@ -60,7 +59,7 @@ class Served:
         self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
         min_rating = (self.config.get("data") or {}).get("min_rating")
         self.users = users_of(self.model, self.run, settings, min_rating)
-        self.background = Background(self.run, self.weights)
+        self.map, self.inspection = (Computed(what, self.run, self.weights, shared) for what in CACHED)
         self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of
         self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
@@ -180,19 +179,8 @@ class Served:
         return None if message is None else message.replace(f"{self.run.parent}{os.sep}", "")
 
     def close(self) -> None:
-        self.background.close()
-
-
-def weights_digest(run: Path) -> str:
-    """By which the weights of a run are known again."""
-    path = run / "model.safetensors"
-    size = path.stat().st_size
-    found = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        found.update(file.read(PART))
-        file.seek(max(0, size - PART))
-        found.update(file.read(PART))
-    return found.hexdigest()[:16]
+        self.map.close()
+        self.inspection.close()
 
 
 def titles_of(model: Recommender) -> list[str | None] | None:

@@ -27,6 +27,7 @@ from uvicorn.supervisors import Multiprocess
 from macrid.errors import SettingsError
 from macrid.models.devices import cores
 from macrid.serving.app import create_app
+from macrid.serving.guard import in_brackets
 from macrid.serving.metrics import SHARED
 from macrid.serving.service import Service, log, spare_the_collector
 from macrid.settings import ServingSettings
@@ -82,8 +83,7 @@ def bind(settings: ServingSettings) -> socket.socket:
 def address_of(bound: socket.socket, settings: ServingSettings) -> str:
     """Of the studio, for a browser on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{host}:{bound.getsockname()[1]}/"
+    return f"http://{in_brackets(host)}:{bound.getsockname()[1]}/"
 
 
 def use_threads(settings: ServingSettings) -> None:

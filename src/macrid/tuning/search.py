@@ -1,8 +1,8 @@
 """The search: Optuna's TPE proposes settings, workers train them, hopeless ones are pruned, every result is kept.
 
-One process asks and tells; the workers only train. Several such processes, on several machines, may work on one study
-through a shared storage. An interrupted search goes on where it was: finished trials are in the storage, running ones
-are tried again.
+One process asks and tells; its workers train, and report how far they are. Several such processes, on several machines,
+may work on one study through a shared storage. An interrupted search goes on where it was: finished trials are in the
+storage, running ones are tried again.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from macrid.errors import SettingsError, StudyError
+from macrid.errors import MacridError, SettingsError, StudyError, TrainingError
 from macrid.models import model_class
 from macrid.models.devices import choose_device, cores
 from macrid.recipe import Recipe
 from macrid.training.checkpoint import fingerprint
 from macrid.tuning import study as studies
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
-from macrid.tuning.study import ERROR, HEARTBEAT, finished, reachable
-from macrid.tuning.workers import Finished, Reached, Workers
+from macrid.tuning.study import ERROR, HEARTBEAT, RUNGS, finished, reachable
+from macrid.tuning.workers import Workers, result_of
 
 if TYPE_CHECKING:
     import optuna
 
-    from macrid.data.split import Split
+    from macrid.data.interactions import Interactions
+    from macrid.data.split import HeldOut, Split
 
 MOST_JOBS = 16
 CONFIRMED = "confirmed"
@@ -81,9 +84,8 @@ def tune(
     """
     check_counts(trials, jobs, confirm, timeout)
     search = Search(split, model, storage, name or f"macrid-{model.lower()}", fixed or {}, seed, training)
-    with closing(search):
-        search.run(trials, jobs or default_jobs(), confirm, timeout, on_progress)
-        return search.found()
+    search.run(trials, jobs or default_jobs(), confirm, timeout, on_progress)
+    return search.found()
 
 
 def check_counts(trials: int, jobs: int | None, confirm: int, timeout: float | None) -> None:
@@ -138,10 +140,7 @@ class Search:
             "training": {key: value for key, value in self.training.items() if key != "device"},
         }
         self.study = studies.open_study(storage, name, belongs_to, self._first(), seed)
-        self.running: dict[int, tuple[optuna.Trial, float]] = {}
-
-    def close(self) -> None:
-        studies.close(self.study)
+        self.running: dict[Future, tuple[optuna.Trial, float]] = {}
 
     def _first(self) -> dict[str, float | int]:
         return default_point(self.model, self.space, self.training)
@@ -178,8 +177,10 @@ class Search:
             told(self.progress(trials))
             if not self.running and (late or len(finished(self.study)) >= trials):
                 return
-            for number, report in workers.reports(timeout=LOOK):
-                self._hear(workers, number, report)
+            if not self.running:
+                time.sleep(LOOK)  # other processes are at the last trials
+            for future in wait(self.running, LOOK, FIRST_COMPLETED).done:
+                self._end(future, *self.running.pop(future))
             if time.monotonic() - beaten > HEARTBEAT / 2:
                 self._beat()
                 beaten = time.monotonic()
@@ -188,23 +189,25 @@ class Search:
         self, workers: Workers, trials: int, count: int, deadline: float, told: Callable[[Progress], None]
     ) -> None:
         """Train the best trials with other seeds. Several processes begin with different ones."""
-        running: dict[int, tuple[optuna.trial.FrozenTrial, int]] = {}
+        running: dict[Future, tuple[optuna.trial.FrozenTrial, int]] = {}
         while True:
             late = time.monotonic() >= deadline or len(finished(self.study)) < trials
             waiting = [] if late else [pair for pair in self._unconfirmed(count) if pair not in running.values()]
             left = len(waiting) + len(running)
             random.shuffle(waiting)
-            for number, (trial, seed) in zip(workers.idle(), waiting, strict=False):
-                running[number] = trial, seed
+            for _, (trial, seed) in zip(workers.idle(), waiting, strict=False):
                 config = self._config_of(trial)
-                workers.start(number, Recipe(config.model, config.settings, {**config.training, "seed": seed}))
+                again = Recipe(config.model, config.settings, {**config.training, "seed": seed})
+                running[workers.submit(train, again)] = trial, seed
             told(self.progress(trials, left))
             if not running:
                 return
-            for number, report in workers.reports(timeout=LOOK):
-                if isinstance(report, Finished):
-                    trial, seed = running.pop(number)
-                    self.study.set_user_attr(_key(trial, seed), report.score or 0.0)
+            for future in wait(running, LOOK, FIRST_COMPLETED).done:
+                try:
+                    score = result_of(future).score
+                except MacridError:
+                    score = 0.0
+                self.study.set_user_attr(_key(*running.pop(future)), score)
 
     def _unconfirmed(self, count: int) -> list[tuple[optuna.trial.FrozenTrial, int]]:
         """Which of the best trials must be trained with which seeds."""
@@ -282,19 +285,18 @@ class Search:
 
     def _begin(self, workers: Workers, trials: int) -> None:
         """Give every idle worker a trial, as long as there are some to do."""
-        for number in workers.idle():
-            while len(finished(self.study)) + len(studies.running(self.study)) < trials:
-                trial = studies.ask(self.study)
-                if self._is_too_many(trial, trials):
-                    studies.queue_again(self.study, trial)
-                    return
-                config = self._config(draw(trial, self.space))
-                if config is not None:
-                    self.running[number] = trial, time.monotonic()
-                    workers.start(number, config)
-                    break
+        while workers.idle() and len(finished(self.study)) + len(studies.running(self.study)) < trials:
+            trial = studies.ask(self.study)
+            if self._is_too_many(trial, trials):
+                studies.queue_again(self.study, trial)
+                return
+            config = self._config(draw(trial, self.space))
+            if config is None:
                 trial.set_user_attr(ERROR, "its hidden layers alone have more parameters than the budget")
                 self.study.tell(trial, state=_state("PRUNED"))
+                continue
+            future = workers.submit(train, config, partial(studies.is_hopeless, self.storage, trial))
+            self.running[future] = trial, time.monotonic()
 
     def _is_too_many(self, trial: optuna.Trial, trials: int) -> bool:
         """Whether other processes have begun the last trials at the same moment."""
@@ -302,40 +304,75 @@ class Search:
         own = trial.datetime_start, trial.number
         return sum((other.datetime_start, other.number) < own for other in taken) >= trials
 
-    def _hear(self, workers: Workers, number: int, report: Reached | Finished) -> None:
-        trial, began = self.running[number]
+    def _end(self, future: Future, trial: optuna.Trial, began: float) -> None:
+        state, score = None, None
         try:
-            if isinstance(report, Finished):
-                del self.running[number]
-                self._end(trial, time.monotonic() - began, report)
-            elif self._is_hopeless(trial, report):
-                workers.stop(number)
-        except studies.optuna_or_explain().exceptions.UpdateFinishedTrialError:
-            workers.stop(number)  # this process was asleep, and another one took the trial for abandoned
-
-    def _is_hopeless(self, trial: optuna.Trial, report: Reached) -> bool:
-        trial.report(report.score, report.epoch)
-        if not trial.should_prune():
-            return False
-        trial.set_user_attr("pruned_at", report.epoch)
-        return True
-
-    def _end(self, trial: optuna.Trial, seconds: float, report: Finished) -> None:
-        trial.set_user_attr("seconds", round(seconds, 2))
-        if report.error is not None or report.score is None:
-            trial.set_user_attr(ERROR, report.error or "it ended before its first epoch")
-            self.study.tell(trial, state=_state("FAIL"), skip_if_finished=True)
-        elif report.epochs == 0 and "pruned_at" in trial.user_attrs:  # told to stop
-            self.study.tell(trial, state=_state("PRUNED"), skip_if_finished=True)
-        else:
-            for key in ("epoch", "parameters"):
-                trial.set_user_attr(key, getattr(report, key))
-            self.study.tell(trial, report.score, skip_if_finished=True)
+            trained = result_of(future)
+            if trained.pruned_at is None:
+                score, attributes = trained.score, {"epoch": trained.epoch, "parameters": trained.parameters}
+            else:
+                state, attributes = _state("PRUNED"), {"pruned_at": trained.pruned_at}
+        except StudyError:  # not its own fault
+            raise
+        except MacridError as error:
+            state, attributes = _state("FAIL"), {ERROR: str(error)}
+        # where this process was asleep, another one has taken the trial for abandoned
+        with suppress(studies.optuna_or_explain().exceptions.UpdateFinishedTrialError):
+            for key, value in {"seconds": round(time.monotonic() - began, 2), **attributes}.items():
+                trial.set_user_attr(key, value)
+            self.study.tell(trial, score, state, skip_if_finished=True)
 
     def _beat(self) -> None:
         for trial, _ in self.running.values():
-            studies.beat(self.study, trial)
+            studies.beat(trial)
         studies.queue_abandoned(self.study)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training."""
+
+    score: float
+    epoch: int
+    """Its best."""
+    parameters: int = 0
+    pruned_at: int | None = None
+
+
+class _PrunedError(Exception):
+    pass
+
+
+def train(
+    interactions: Interactions,
+    validation: HeldOut,
+    config: Recipe,
+    is_hopeless: Callable[[int, float], bool] = lambda epoch, score: False,
+) -> Trained:
+    """What a worker does. is_hopeless: asked at the epochs of RUNGS, with the best score so far."""
+    from macrid.evaluation.ranking import evaluate
+
+    score, best, epoch = None, 0, 0
+
+    def on_epoch(record: Any) -> None:
+        nonlocal score, best, epoch
+        epoch = record.epoch
+        if record.best:
+            score, best = record.ndcg, epoch
+        if epoch in RUNGS and is_hopeless(epoch, score or 0.0):
+            raise _PrunedError
+
+    model = model_class(config.model)(**config.settings)
+    watch: dict[str, Any] = {"on_epoch": on_epoch} if model.has_epochs else {}
+    try:
+        model.fit(interactions, validation=validation, **watch, **config.training)
+    except _PrunedError:
+        return Trained(score or 0.0, best, pruned_at=epoch)
+    if not watch:
+        score = evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
+    if score is None:
+        raise TrainingError("it ended before its first epoch")
+    return Trained(score, best, sum(value.numel() for value in model.state().values()))
 
 
 def _key(trial: optuna.trial.FrozenTrial, seed: int) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 import time
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from macrid.errors import MacridError, StudyError, first_line
@@ -17,6 +15,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 20  # seconds
 STALE = 90  # seconds after the last heartbeat a trial counts as abandoned
+SEEN = "seen"
+"""The attribute of a trial that says when its process was last alive, in seconds since 1970."""
 BELONGS = "macrid"
 """The attribute of a study that says which model, data and settings it is about."""
 ERROR = "error"
@@ -43,27 +43,17 @@ def open_study(url: str, name: str, belongs_to: dict[str, Any], first: dict[str,
     first: the point that a new study tries first. seed: of a new study; processes that join one draw by chance, since
     no two of them may draw alike.
     """
-    with reachable(url), _quiet():
-        storage = _open_storage(url)
-        try:
-            study, is_new = _create_or_load(storage, name)
-            if is_new:
-                study.set_user_attr(BELONGS, belongs_to)
-                study.enqueue_trial(first)
-            was = study.user_attrs.get(BELONGS)
-            if was != belongs_to:
-                raise StudyError(f"study '{name}': {_difference(was, belongs_to)}; give another --study or --out")
-            study.sampler = optuna_or_explain().samplers.TPESampler(seed=seed if is_new else None)
-            queue_abandoned(study)
-        except BaseException:
-            storage.engine.dispose()
-            raise
+    with reachable(url):
+        study, is_new = _create_or_load(_open_storage(url), name)
+        if is_new:
+            study.set_user_attr(BELONGS, belongs_to)
+            study.enqueue_trial(first)
+        was = study.user_attrs.get(BELONGS)
+        if was != belongs_to:
+            raise StudyError(f"study '{name}': {_difference(was, belongs_to)}; give another --study or --out")
+        study.sampler = optuna_or_explain().samplers.TPESampler(seed=seed if is_new else None)
+        queue_abandoned(study)
     return study
-
-
-def close(study: optuna.Study) -> None:
-    """Leave the storage; a database has a limited number of connections."""
-    study._storage._backend.engine.dispose()  # type: ignore[attr-defined]
 
 
 def _create_or_load(storage: Any, name: str) -> tuple[optuna.Study, bool]:
@@ -103,14 +93,11 @@ def _open_storage(url: str) -> Any:
 
 
 def _connect(url: str) -> Any:
-    is_sqlite = url.startswith("sqlite")
-    return optuna_or_explain().storages.RDBStorage(
-        url,
-        engine_kwargs={"connect_args": {"timeout": 60}} if is_sqlite else {"pool_pre_ping": True},
-        heartbeat_interval=HEARTBEAT,
-        grace_period=STALE,
-        heartbeat_stale_trial_callback=_queue_again,
-    )
+    """A storage that keeps no connection open: a database has a limited number, and workers report, too."""
+    import sqlalchemy.pool
+
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    return optuna_or_explain().storages.RDBStorage(url, {"poolclass": sqlalchemy.pool.NullPool, **options})
 
 
 def _is_unused(study: optuna.Study) -> bool:
@@ -121,14 +108,6 @@ def _is_unused(study: optuna.Study) -> bool:
             return True
         time.sleep(0.2)
     return False
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Heartbeats are experimental in Optuna, and not meant for `ask`; we beat them ourselves."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextmanager
@@ -159,14 +138,25 @@ def _without_password(told: str, url: str) -> str:
 
 def ask(study: optuna.Study) -> optuna.Trial:
     """A new trial, or one of the queue; its heart beats from here on."""
-    with _quiet():
-        trial = study.ask()
-    beat(study, trial)
+    trial = study.ask()
+    beat(trial)
     return trial
 
 
-def beat(study: optuna.Study, trial: optuna.Trial) -> None:
-    study._storage.record_heartbeat(trial._trial_id)  # type: ignore[attr-defined]
+def beat(trial: optuna.Trial) -> None:
+    """Say that a trial is being worked on; Optuna's own heartbeats are experimental and not for `ask`."""
+    with suppress(optuna_or_explain().exceptions.UpdateFinishedTrialError):  # taken for abandoned
+        trial.set_user_attr(SEEN, time.time())
+
+
+def is_hopeless(url: str, trial: optuna.Trial, epoch: int, score: float) -> bool:
+    """Report a trial's best score so far, from any process; whether half of the others were better at that epoch."""
+    try:
+        with reachable(url, GO_ON):
+            trial.report(score, epoch)
+            return trial.should_prune()
+    except optuna_or_explain().exceptions.UpdateFinishedTrialError:  # another process has taken it for abandoned
+        return True
 
 
 def finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
@@ -182,27 +172,22 @@ def running(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
 
 def queue_again(study: optuna.Study, trial: optuna.Trial | optuna.trial.FrozenTrial) -> None:
     """Record a running trial as interrupted and put its settings into the queue."""
+    optuna = optuna_or_explain()
     try:
-        interrupted = study.tell(trial.number, state=optuna_or_explain().trial.TrialState.FAIL)
-    except ValueError:  # another process took it for abandoned, and has queued it
+        interrupted = study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    except (ValueError, optuna.exceptions.UpdateFinishedTrialError):  # another process has queued it
         return
-    _queue_again(study, interrupted)
+    settings = {**interrupted.system_attrs.get("fixed_params", {}), **interrupted.params}
+    if settings:
+        study.enqueue_trial(settings)
 
 
 def queue_abandoned(study: optuna.Study) -> None:
     """Queue those trials again whose process has died."""
-    with _quiet():
-        optuna_or_explain().storages.fail_stale_trials(study)
-    old = datetime.datetime.now() - datetime.timedelta(seconds=STALE)
     for trial in running(study):
-        if not trial.params and trial.datetime_start is not None and trial.datetime_start < old:
-            queue_again(study, trial)  # its process died between asking and the first heartbeat
-
-
-def _queue_again(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-    params = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-    if params:
-        study.enqueue_trial(params)
+        assert trial.datetime_start is not None
+        if time.time() - trial.user_attrs.get(SEEN, trial.datetime_start.timestamp()) > STALE:
+            queue_again(study, trial)
 
 
 def _difference(was: Any, now: dict[str, Any]) -> str:
