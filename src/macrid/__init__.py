@@ -6,7 +6,9 @@ from macrid.errors import MacridError
 from macrid.version import __version__
 
 if TYPE_CHECKING:
+    from macrid import datasets
     from macrid.concepts.understanding import understand
+    from macrid.control.batch import recommend_many
     from macrid.control.explain import explain
     from macrid.control.steer import steer
     from macrid.control.traverse import traverse
@@ -29,9 +31,11 @@ __all__ = [
     "Popularity",
     "Split",
     "__version__",
+    "datasets",
     "evaluate",
     "explain",
     "load",
+    "recommend_many",
     "steer",
     "traverse",
     "understand",
@@ -46,9 +50,11 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "MultVAE": "macrid.models.multvae",
     "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
+    "datasets": "macrid.datasets",
     "evaluate": "macrid.evaluation.ranking",
     "explain": "macrid.control.explain",
     "load": "macrid.runs",
+    "recommend_many": "macrid.control.batch",
     "steer": "macrid.control.steer",
     "traverse": "macrid.control.traverse",
     "understand": "macrid.concepts.understanding",
@@ -60,7 +66,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'macrid' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    home = import_module(_HOME[name])
+    return home if home.__name__ == f"macrid.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from macrid.data.frames import Kind, to_frame
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
@@ -63,6 +64,18 @@ class Recommendations(Sequence[ScoredItem]):
     @property
     def ids(self) -> list[Id]:
         return [item.id for item in self.items]
+
+    def to_frame(self, as_: Kind = "arrow") -> Any:
+        """One row per item: rank, item, score and, where a model has them, concept and title.
+
+        as_: a `pyarrow.Table`, or a frame of "pandas" or "polars".
+        """
+        columns = {"item": self.ids, "score": [item.score for item in self.items]}
+        for name in ("concept", "title"):
+            values = [getattr(item, name) for item in self.items]
+            if any(value is not None for value in values):
+                columns[name] = values
+        return to_frame(pa.table({"rank": range(1, len(self) + 1), **columns}), as_)
 
     def __str__(self) -> str:
         return "\n".join(
