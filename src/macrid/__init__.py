@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
     from macrid.runs import load
+    from macrid.workflow import TrainedRun, train
 
 __all__ = [
     "EASE",
@@ -30,6 +31,7 @@ __all__ = [
     "MultVAE",
     "Popularity",
     "Split",
+    "TrainedRun",
     "__version__",
     "datasets",
     "evaluate",
@@ -37,6 +39,7 @@ __all__ = [
     "load",
     "recommend_many",
     "steer",
+    "train",
     "traverse",
     "understand",
 ]
@@ -50,12 +53,14 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
     "MultVAE": "macrid.models.multvae",
     "Popularity": "macrid.models.reference",
     "Split": "macrid.data.split",
+    "TrainedRun": "macrid.workflow",
     "datasets": "macrid.datasets",
     "evaluate": "macrid.evaluation.ranking",
     "explain": "macrid.control.explain",
     "load": "macrid.runs",
     "recommend_many": "macrid.control.batch",
     "steer": "macrid.control.steer",
+    "train": "macrid.workflow",
     "traverse": "macrid.control.traverse",
     "understand": "macrid.concepts.understanding",
 }

@@ -157,6 +157,10 @@ class TrainingSettings(Settings):
         return self.batch_size or min(500, max(1, -(-users // 5)))
 
 
+EASE_BASELINE_ITEMS = 8_000
+"""The largest catalogue that gets EASE as a baseline: about ten seconds and 1 GB."""
+
+
 class ServingSettings(Settings):
     """How a run is served over HTTP."""
 

@@ -64,7 +64,7 @@ def recommend(
     if output is not None and output.exists() and not overwrite:
         raise DataError(f"{output}: is there already; choose another file, or replace it with --overwrite")
     from macrid.cli.batch import recommend_for_all
-    from macrid.runs import load, read_config
+    from macrid.runs import load
 
     with working("loading"):
         model = load(run, device)
@@ -74,7 +74,7 @@ def recommend(
     }
     if input is not None and output is not None:
         if min_rating is None and rating_col is None:
-            min_rating = read_config(run).get("data", {}).get("min_rating")
+            min_rating = model.min_rating
         columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
         limits |= {"exclude_seen": exclude_seen}
         counts = recommend_for_all(model, input, output, n, {**columns, "min_rating": min_rating}, limits)

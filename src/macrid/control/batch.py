@@ -38,13 +38,14 @@ def recommend_many(
     source: `Interactions`; a file or frame of events; a scipy CSR of users × items of the model; {user: items}; or a
         list of histories, whose users are numbered from 0.
     exclude_seen, include, exclude: as for `model.recommend`.
-    user, item, rating, min_rating: of a file or frame, as for `Interactions.read`, except that items rated lower are
-        left out of a history only and count as seen.
+    user, item, rating: columns of a file or frame, as for `Interactions.read`.
+    min_rating: items rated lower are no part of a history, but seen; by default that of the training, if any.
     as_: a `pyarrow.Table`, or a frame of "pandas" or "polars". progress: called with (users done, users).
     Users of whom no item is known, or with fewer than n items left, are left out and named in a `LeftOutWarning`.
     """
     model.check_fitted()
-    users = histories_of(source, model.items, user=user, item=item, rating=rating, min_rating=min_rating)
+    columns = {"user": user, "item": item, "rating": rating, "min_rating": min_rating}
+    users = histories_of(source, model.items, model.min_rating, **columns)
     name = "the histories" if users.report is None else users.report.source
     if users.unknown:
         count = f"{len(users.unknown):,} unknown item{'s' * (len(users.unknown) > 1)}"

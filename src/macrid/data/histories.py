@@ -30,8 +30,11 @@ class UserHistories:
     has_ratings: bool = False
 
 
-def histories_of(source: Any, items: Ids, **columns: Any) -> UserHistories:
-    """Of `Interactions`, a matrix, lists of ids, or a file or frame of events, which `columns` go with."""
+def histories_of(source: Any, items: Ids, threshold: float | None = None, **columns: Any) -> UserHistories:
+    """Of `Interactions`, a matrix, lists of ids, or a file or frame of events, which `columns` go with.
+
+    threshold: the min_rating if neither that nor a column of ratings is named.
+    """
     if isinstance(source, UserHistories):
         return source
     kinds = ((from_interactions, Interactions), (from_lists, (Mapping, list, tuple)))
@@ -39,6 +42,8 @@ def histories_of(source: Any, items: Ids, **columns: Any) -> UserHistories:
         (read for read, kind in kinds if isinstance(source, kind)), from_matrix if sp.issparse(source) else None
     )
     if read is None:
+        if columns.get("min_rating") is None and columns.get("rating") is None:
+            columns["min_rating"] = threshold
         return read_histories(source, items, **columns)
     if named := [name for name, value in columns.items() if value is not None]:
         raise RequestError(f"{', '.join(named)}: for a file or frame of events only, not for {type(source).__name__}")

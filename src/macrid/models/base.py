@@ -99,6 +99,10 @@ class Recommender(ABC):
         self.table: pa.Table | None = None
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
         self.training: TrainingSettings | None = None
+        self.validation: HeldOut | None = None
+        """The held-out users it was fitted with."""
+        self.min_rating: float | None = None
+        """Of the interactions it was fitted to, if their ratings had to reach one."""
         self.log: list[Epoch] = []
 
     @abstractmethod
@@ -231,8 +235,12 @@ class Recommender(ABC):
         return Recommendations(self.describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a run: weights, settings, items, log. The folder appears whole or not at all."""
-        from macrid.runs import save
+        """Write a run. The folder appears whole or not at all.
+
+        It holds weights, settings, items and log; axes and names, which a MacridVAE gets now if it has none; and the
+        validation users of `fit` with the scores on them. For test users and baselines, too, see `macrid.train`.
+        """
+        from macrid.workflow import save
 
         save(self, folder, overwrite=overwrite)
 
@@ -315,6 +323,10 @@ class Recommender(ABC):
     def check_fitted(self) -> None:
         if not len(self.items):
             raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
+
+
+def min_rating_of(data: Interactions) -> float | None:
+    return None if data.report is None else data.report.min_rating
 
 
 def as_interactions(source: Interactions | sp.csr_array) -> Interactions:

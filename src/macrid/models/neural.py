@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Recommender, checked
+from macrid.models.base import Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
 from macrid.settings import TrainingSettings
@@ -107,6 +107,7 @@ class NeuralRecommender(Recommender):
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
             found = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
+            self.validation, self.min_rating = validation, min_rating_of(data)
             if found is not None:
                 self._supervise(data, found)
             self.is_training = True
