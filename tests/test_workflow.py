@@ -54,6 +54,7 @@ def content(run):
 def test_python_and_the_command_line_make_the_same_run(prepared, tmp_path, monkeypatch, capsys, model):
     settings = {"device": "cpu"} if model == "ease" else {**QUICK}
     if model == "multvae":
+        settings["preset"] = "paper"
         del settings["concepts"]
     words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     monkeypatch.setattr(

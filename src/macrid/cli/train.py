@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
@@ -130,19 +130,11 @@ def train(
     console.print(f"{out}: ready; next: {example_command(run.model, out)}", soft_wrap=True)
 
 
-class Display:
+class Display(ExitStack):
     """Shows on standard error what a training is doing: a bar or a spinner, and a line per epoch in a log file."""
 
-    def __init__(self) -> None:
-        self.phase = ""
-        self._shown = ExitStack()
-        self._show: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.close()
+    phase = ""
+    _show: Any = None
 
     def __call__(self, event: Progress) -> None:
         if event.phase == "note":
@@ -160,14 +152,14 @@ class Display:
             self._show(completed=event.done, total=event.total, description=event.text)
 
     def _begin(self, event: Progress) -> None:
-        self._shown.close()
+        self.close()
         self.phase = event.phase
         if event.phase == "training":
-            bar = self._shown.enter_context(step_progress())
+            bar = self.enter_context(step_progress())
             self._show = partial(bar.update, bar.add_task(event.text, total=None, told="starting"))
         else:
             shown = download_progress() if event.phase == "downloading" else working(event.text)
-            self._show = self._shown.enter_context(shown)
+            self._show = self.enter_context(shown)
 
 
 def print_report(report: dict[str, Any]) -> None:
