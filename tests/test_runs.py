@@ -69,7 +69,7 @@ def test_held_out_users_come_back_with_the_run(run, trained):
 
 
 def test_a_run_without_held_out_users_says_so(trained, tmp_path):
-    trained[0].save(tmp_path / "bare")
+    runs.save(trained[0], tmp_path / "bare")
     with pytest.raises(RunError, match="keeps no held-out users"):
         runs.read_heldout(tmp_path / "bare", "test")
 
@@ -95,7 +95,7 @@ def test_an_attribute_called_popularity_survives_under_another_name(trained, tmp
 
     model = copy.copy(trained[0])
     model.table = model.table.append_column("popularity", model.table.column("title"))
-    model.save(tmp_path / "r")
+    runs.save(model, tmp_path / "r")
     again = macrid.load(tmp_path / "r")
     assert again.table.column("popularity_").equals(model.table.column("title"))
     np.testing.assert_array_equal(again.popularity, model.popularity)
@@ -160,13 +160,13 @@ def test_a_folder_that_is_not_empty_is_refused_unless_told(run, trained, tmp_pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(RunError, match="is not empty; choose another folder, or replace what is there with"):
-        model.save(tmp_path / "mine")
+        runs.save(model, tmp_path / "mine")
     with pytest.raises(RunError, match="is not empty"):
-        model.save(run)
+        runs.save(model, run)
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunError, match="is a file"):
-        model.save(tmp_path / "file", overwrite=True)
-    model.save(run, overwrite=True)
+        runs.save(model, tmp_path / "file", overwrite=True)
+    runs.save(model, run, overwrite=True)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 
 
@@ -235,8 +235,8 @@ def test_a_kill_between_the_two_renames_is_undone_by_the_next_look(run, tmp_path
 
 def test_saving_twice_to_the_same_place_keeps_only_the_newer(trained, tmp_path):
     model, _ = trained
-    model.save(tmp_path / "r")
-    model.save(tmp_path / "r", overwrite=True)
+    runs.save(model, tmp_path / "r")
+    runs.save(model, tmp_path / "r", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from macrid.errors import (
     CollapseWarning,
     DataError,
+    LeftOutWarning,
     MacridError,
     RangeWarning,
     RequestError,
@@ -17,9 +18,11 @@ from macrid.errors import (
 from macrid.version import __version__
 
 if TYPE_CHECKING:
+    from macrid import datasets
     from macrid.concepts.meaning import Axes, Fit, Meaning
     from macrid.concepts.names import ConceptName, DimensionName, Names
     from macrid.concepts.understanding import Choice, understand
+    from macrid.control.batch import recommend_many
     from macrid.control.explain import Pull, Reason, explain
     from macrid.control.moves import Move
     from macrid.control.steer import Change, Effect, Steered, steer
@@ -34,14 +37,16 @@ if TYPE_CHECKING:
     from macrid.models.multvae import MultDAE, MultVAE
     from macrid.models.reference import EASE, Popularity
     from macrid.runs import load
+    from macrid.workflow import Progress, TrainedRun, train
 
 __all__ = [
     "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName", "Effect",
-    "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "MacridError", "MacridVAE",
-    "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior", "Pull", "RangeWarning",
-    "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError", "RunError", "ScoredItem",
-    "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainingError", "Traversal", "UnknownItemsWarning",
-    "__version__", "evaluate", "explain", "load", "steer", "traverse", "understand",
+    "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "LeftOutWarning", "MacridError",
+    "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior", "Progress",
+    "Pull", "RangeWarning", "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError", "RunError",
+    "ScoredItem", "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainedRun", "TrainingError",
+    "Traversal", "UnknownItemsWarning", "__version__", "datasets", "evaluate", "explain", "load", "recommend_many",
+    "steer", "train", "traverse", "understand",
 ]  # fmt: skip
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
@@ -50,6 +55,7 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
         "macrid.concepts.meaning": "Axes Fit Meaning",
         "macrid.concepts.names": "ConceptName DimensionName Names",
         "macrid.concepts.understanding": "Choice understand",
+        "macrid.control.batch": "recommend_many",
         "macrid.control.explain": "Pull Reason explain",
         "macrid.control.moves": "Move",
         "macrid.control.steer": "Change Effect Steered steer",
@@ -63,7 +69,9 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
         "macrid.models.multvae": "MultDAE MultVAE",
         "macrid.models.reference": "EASE Popularity",
         "macrid.runs": "load",
-        "macrid.training.loop": "Epoch",
+        "macrid.models.epoch": "Epoch",
+        "macrid.datasets": "datasets",
+        "macrid.workflow": "Progress TrainedRun train",
     }.items()
     for name in names.split()
 }
@@ -76,7 +84,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for granted
             raise AttributeError(f"module 'macrid' has no attribute '{name}'")
         from importlib import import_module
 
-        return getattr(import_module(_HOME[name]), name)
+        home = import_module(_HOME[name])
+        return home if home.__name__ == f"macrid.{name}" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

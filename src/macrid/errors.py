@@ -33,6 +33,10 @@ class UnknownItemsWarning(UserWarning):
     """Some items of a history are not in the model's catalogue; the others were used."""
 
 
+class LeftOutWarning(UserWarning):
+    """Some users get no recommendations: none of their items is known, or too few are left to choose from."""
+
+
 class CollapseWarning(UserWarning):
     """Half of the concepts or fewer are in effective use."""
 

@@ -18,6 +18,11 @@ from macrid.files import write_atomically
 from macrid.settings import TrainingSettings, model_settings
 
 OWN = ("model", "settings", "training")
+PRESETS: dict[str, dict[str, Any]] = {
+    "best": {},
+    "paper": {"start": "random", "assignment": "hard", "similarity": "cosine", "balance": 0.0, "average": 1.0},
+}
+"""Settings that are not the defaults, for the models that have them: paper is Algorithm 1 as written."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def save(
     """
     model.check_fitted()
     target = Path(folder)
-    check_free(target, overwrite, RunError, made=FILES, own=(TRAINING,))
+    check_place(target, overwrite)
     config = {
         "format": FORMAT,
         "class": type(model).__name__,
@@ -121,6 +121,11 @@ def save(
         ) from error
 
 
+def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
+    """A `RunError` where a run cannot be written, or would replace something."""
+    check_free(Path(folder), overwrite, RunError, made=FILES, own=(TRAINING,))
+
+
 def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
     """The model of a run, ready to recommend.
 
@@ -137,6 +142,7 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
         rest = [name for name in table.column_names if name not in OWN_COLUMNS]
         model.table = table.select(rest) if rest else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
+        model.min_rating = (config.get("data") or {}).get("min_rating")
         model.log = _read_log(path)
         if not all(torch.isfinite(value).all() for value in state.values()):
             raise ValueError("model.safetensors holds numbers that are not finite")
@@ -164,6 +170,14 @@ def keep(model: Recommender, folder: str | PathLike[str]) -> None:
         raise RunError(
             f"{path}: axes and names cannot be written ({error.strerror or error}); those before are kept"
         ) from error
+
+
+def write_metrics(metrics: dict[str, Any], run: Path) -> None:
+    """Put scores into a run in place of those it has."""
+    try:
+        write_atomically(run / "metrics.json", _pretty(metrics))
+    except OSError as error:
+        raise RunError(f"{run}: scores cannot be written ({error.strerror or error}); make room") from error
 
 
 def write_names(names: Names, run: Path) -> None:

@@ -248,6 +248,10 @@ class TrainingKeywords(TypedDict, total=False):
     device: str
 
 
+EASE_BASELINE_ITEMS = 8_000
+"""The largest catalogue that gets EASE as a baseline: about ten seconds and 1 GB."""
+
+
 class ServingSettings(Settings):
     """How a run is served over HTTP."""
 

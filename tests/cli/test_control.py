@@ -466,7 +466,7 @@ def test_control_without_held_out_users_or_names_says_so(invoke, trained, run, t
     code, out, err = invoke("inspect", run, "--control")
     assert (code, out) == (1, "")
     assert "no dimension goes with an attribute; find some first" in err
-    trained[0].save(tmp_path / "bare")
+    runs.save(trained[0], tmp_path / "bare")
     code, out, err = invoke("inspect", tmp_path / "bare", "--control")
     assert (code, out) == (1, "")
     assert "keeps no held-out users" in err

@@ -147,7 +147,7 @@ def test_people_get_tables_within_80_columns(invoke, trained_run):
 
 
 def test_a_run_without_held_out_users_tells_the_rest(invoke, trained, tmp_path):
-    trained[0].save(tmp_path / "run")
+    runs.save(trained[0], tmp_path / "run")
     code, out, _ = invoke("inspect", tmp_path / "run", "--json")
     assert code == 0
     answer = json.loads(out)

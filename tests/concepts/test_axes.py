@@ -575,7 +575,7 @@ def test_a_run_without_axes_and_names_still_loads(run):
 
 
 def test_the_range_of_users_survives_where_no_users_are_kept(own, tmp_path):
-    own.save(tmp_path / "run")
+    runs.save(own, tmp_path / "run")
     again = macrid.load(tmp_path / "run", "cpu")
     assert again.sample is None
     np.testing.assert_array_equal(space_of(again).range_of(2), space_of(own).range_of(2))

@@ -1,6 +1,8 @@
 import hashlib
 import io
 import os
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -552,3 +554,13 @@ def test_the_real_files_give_the_published_counts(name):
     assert len(split.train) + heldout == interactions
     attribute = "category" if name.startswith("alishop") else "title"
     assert split.table.column(attribute).null_count == 0
+
+
+def test_data_sets_are_at_hand_in_python_by_name_and_imported_when_asked_for():
+    code = """if True:
+        import sys, macrid
+        assert not {"torch", "macrid.datasets"} & {*sys.modules}
+        assert "ml-1m" in macrid.datasets.names()
+        assert type(macrid.datasets.load("shop")) is macrid.Split
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

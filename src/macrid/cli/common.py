@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,8 +17,6 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperOption
 
-from macrid.errors import DataError
-from macrid.files import recover
 from macrid.settings import ADVANCED, COMMON, Settings
 
 if TYPE_CHECKING:
@@ -109,30 +104,10 @@ def tell_unused(model: str, training: Iterable[str]) -> None:
 
 def load_split(source: str) -> tuple[Split, dict[str, Any]]:
     """A prepared folder, or a catalogue name; with what a run should remember of where it came from."""
-    from macrid.data import catalog, store
+    from macrid.data.source import load_split
 
-    path = Path(source)
-    recover(path)
-    if (path / "about.json").is_file() or (path.is_dir() and source not in catalog.names()):
-        with working(f"opening {source}"):
-            recipe = store.read_about(path).get("recipe") or {}
-            known = {"source": "folder", "path": os.path.abspath(path), "min_rating": recipe.get("min_rating")}
-            return store.read(path), known
-    if source in catalog.names():
-        with download_progress() as progress, working(f"reading {source}"):
-            recipe = catalog.entry(source).recipe
-            known = {"source": "catalogue", "name": source, "min_rating": recipe and recipe.min_rating}
-            return catalog.load(source, progress=progress), known
-    if path.is_file():
-        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
-    raise DataError(f"{source}: neither a prepared folder nor a name of the catalogue{did_you_mean(source)}")
-
-
-def did_you_mean(name: str) -> str:
-    from macrid.data import catalog
-
-    close = difflib.get_close_matches(name, catalog.names(), n=1)
-    return f"; did you mean {close[0]}?" if close else f"; the names are {', '.join(catalog.names())}"
+    with download_progress() as progress, working(f"reading {source}"):
+        return load_split(source, progress)
 
 
 @contextmanager
@@ -156,7 +131,8 @@ def download_progress() -> Iterator[Any]:
     try:
         yield show
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()
 
 
 def step_progress() -> Progress:

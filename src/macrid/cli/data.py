@@ -10,7 +10,6 @@ import typer
 from macrid.cli.common import (
     column,
     console,
-    did_you_mean,
     download_progress,
     error_console,
     print_json,
@@ -76,6 +75,7 @@ def prepare(
     """
     from macrid.data import catalog, store
     from macrid.data.interactions import Interactions
+    from macrid.data.source import did_you_mean
 
     check_free(out, overwrite, DataError, made=store.FILES)
     if not Path(source).exists() and source not in catalog.names():

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, error_console, items_table, print_json, working
-from macrid.cli.train import example_command, print_report, train_run
+from macrid.cli.train import Display, example_command, print_report
 from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
 
@@ -47,7 +47,8 @@ def demo(
     from macrid.data.shop import generate
     from macrid.evaluation.agreement import nmi
     from macrid.models.macridvae import MacridVAE
-    from macrid.runs import FILES, TRAINING
+    from macrid.runs import FILES, TRAINING, write_metrics
+    from macrid.workflow import train
 
     check_free(out, overwrite or _is_demo(out), RunError, made=(*FILES, TRAINING))
     with working("building the shop"):
@@ -59,7 +60,10 @@ def demo(
     )
     model = MacridVAE(concepts=len(shop.category_names))
     oracle = shop.oracle(split.test, split.items, 100)
-    report = train_run(model, split, out, ORIGIN, {"seed": seed}, also={"oracle": {"ndcg@100": oracle}})
+    with Display() as display:
+        run = train(split, out, model=model, overwrite=True, progress=display, origin=ORIGIN, seed=seed)
+    report = {**run.metrics, "oracle": {"ndcg@100": oracle}}
+    write_metrics(report, out)
     categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
     report["nmi"] = nmi(model.concepts_of_items(), categories)
     if json:

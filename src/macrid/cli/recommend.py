@@ -78,24 +78,24 @@ def recommend(
     if output is not None and output.exists() and not overwrite:
         raise DataError(f"{output}: is there already; choose another file, or replace it with --overwrite")
     from macrid.cli.batch import recommend_for_all
-    from macrid.runs import load, read_config
+    from macrid.runs import load
 
     with working("loading"):
         model = load(run, device)
-    limits = {
+    limits: dict[str, Any] = {
         "include": parse_ids(include, model.items) if include else None,
         "exclude": parse_ids(exclude, model.items) if exclude else None,
     }
     if input is not None and output is not None:
-        candidates = model.candidates(**limits)
         if min_rating is None and rating_col is None:
-            min_rating = read_config(run).get("data", {}).get("min_rating")
+            min_rating = model.min_rating
         columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
-        told = recommend_for_all(model, input, output, n, exclude_seen, candidates, columns, min_rating)
+        limits |= {"exclude_seen": exclude_seen}
+        counts = recommend_for_all(model, input, output, n, {**columns, "min_rating": min_rating}, limits)
         if json:
-            print_json(told)
+            print_json(counts)
         else:
-            console.print(f"{output}: {told['users']:,} users × {n} items")
+            console.print(f"{output}: {counts['users']:,} users × {n} items")
         return
     ids = parse_ids(history, model.items)
     found = model.recommend(ids, n, exclude_seen=exclude_seen, **limits)

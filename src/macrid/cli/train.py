@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +15,31 @@ from rich.table import Table
 from macrid.cli.common import (
     column,
     console,
+    download_progress,
     error_console,
     flags,
     given,
-    load_split,
     print_json,
     setting,
     step_progress,
     tell_unused,
     working,
 )
-from macrid.errors import MacridError, RunError, SettingsError
-from macrid.settings import TRAINING, EASESettings, MacridVAESettings, TrainingSettings
+from macrid.errors import SettingsError
+from macrid.recipe import Recipe
+from macrid.settings import (
+    EASE_BASELINE_ITEMS,
+    MODELS,
+    TRAINING,
+    EASESettings,
+    MacridVAESettings,
+    TrainingSettings,
+    model_settings,
+)
 
 if TYPE_CHECKING:
-    from macrid.data.split import Split
     from macrid.models.base import Recommender
-
-MOST_ITEMS = 8_000  # of EASE as a baseline: some ten seconds, and 1 GB
+    from macrid.workflow import Progress
 
 
 def train(
@@ -40,6 +48,7 @@ def train(
     model: str | None = typer.Option(
         None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae.", show_default=False
     ),
+    preset: str = typer.Option("best", help="best, or paper: Algorithm 1 as written. Other options win over it."),
     config: Path | None = typer.Option(
         None, help="A JSON file with model, settings and training, such as tuning writes; options win over it."
     ),
@@ -81,7 +90,8 @@ def train(
     device: str | None = setting(TrainingSettings, "device"),
     baselines: bool = typer.Option(
         True,
-        help=f"Score popularity, and EASE up to {MOST_ITEMS:,} items, on the same users; --no-baselines is faster.",
+        help=f"Score popularity, and EASE up to {EASE_BASELINE_ITEMS:,} items, on the same users;"
+        " --no-baselines is faster.",
         rich_help_panel="Comparison",
         show_default=False,
     ),
@@ -100,141 +110,59 @@ def train(
     Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
     """
     options = {**locals(), "concepts": column(concepts)}
-    from macrid.models.devices import choose_device
+    from macrid import workflow
+    from macrid.runs import TRAINING
 
-    recommender, training = _chosen(options)
-    choose_device(training.get("device", "auto"))
-    split, origin = _prepare(data, out, resume, overwrite)
-    report = train_run(recommender, split, out, origin, training, resume, labels, baselines)
-    if json:
-        print_json({"run": str(out), **report})
-        return
-    print_report(report)
-    console.print(f"{out}: ready; next: {example_command(recommender, out)}", soft_wrap=True)
-
-
-def train_run(
-    model: Any,
-    split: Split,
-    out: Path,
-    origin: dict[str, Any],
-    training: dict[str, Any],
-    resume: bool = False,
-    labels: Path | None = None,
-    baselines: bool = True,
-    also: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Train with a progress display, score and save; then turn the axes of concepts, name them, and score baselines.
-
-    also: more for metrics.json.
-    """
-    from macrid.concepts.understanding import understand
-    from macrid.runs import keep, read_histories, save
-
-    begin = time.perf_counter()
-    if model.has_epochs:
-        _train_in_epochs(model, split, out, origin, training, resume, labels)
-    else:
-        with working("computing the model"):
-            model.fit(split.train, validation=split.validation, **training)
-    seconds = time.perf_counter() - begin
-    heldout = {"validation": split.validation, "test": split.test}
-    with working("scoring"):
-        report = {**_report(model, heldout, seconds), **(also or {})}
-    save(model, out, overwrite=True, heldout=heldout, metrics=report, data=origin)
-    if hasattr(model, "confidence"):
-        with working("turning axes and naming"):
-            model.sample = read_histories(out)  # the users that a loaded run has, too
-            understand(model)
-            keep(model, out)
-    if baselines:
-        report["baselines"] = _baselines(model, split, heldout)
-        _keep_metrics(out, report)
-    return report
-
-
-def _baselines(model: Recommender, split: Split, heldout: dict[str, Any]) -> dict[str, Any]:
-    """Scores of simple models on the same users; those that take too long or too much memory are left out."""
-    from macrid.evaluation.ranking import evaluate
-    from macrid.models.reference import EASE, Popularity
-
-    kinds = [EASE, Popularity] if len(split.items) <= MOST_ITEMS else [Popularity]
-    found: dict[str, Any] = {}
-    for kind in kinds:
-        if type(model) is kind:
-            continue
+    recipe = _recipe(model, config)
+    settings = _settings(recipe, options)
+    with Display() as display:
         try:
-            with working(f"scoring {kind.__name__} on the same users"):
-                baseline = kind().fit(split.train, device=str(model.device))
-                found[kind.__name__] = {name: evaluate(baseline, group).as_json() for name, group in heldout.items()}
-        except MacridError as error:
-            error_console.print(f"{kind.__name__} as a baseline is left out: {error}", soft_wrap=True)
-    return found
-
-
-def _keep_metrics(out: Path, report: dict[str, Any]) -> None:
-    import json
-
-    from macrid.files import write_atomically
-
-    try:
-        write_atomically(out / "metrics.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise RunError(f"{out}: baselines cannot be written ({error.strerror or error}); make room") from error
-
-
-def _train_in_epochs(
-    model: Any,
-    split: Split,
-    out: Path,
-    origin: dict[str, Any],
-    training: dict[str, Any],
-    resume: bool,
-    labels: Path | None,
-) -> None:
-    """Train with a bar; an interruption or a divergence saves the best weights so far."""
-    from macrid.runs import TRAINING, save
-
-    settings = TrainingSettings.make(training)
-    earlier = (out / "metrics.json").exists()  # a complete run, which stays until this one is complete
-    heldout = {"validation": split.validation, "test": split.test}
-    begun: dict[str, int] = {}
-    try:
-        with step_progress() as progress:
-            bar = progress.add_task(f"epoch 1/{settings.epochs}", total=None, told="starting")
-
-            def on_step(done: int, total: int) -> None:
-                epoch = len(model.log) + 1
-                progress.update(
-                    bar,
-                    completed=(epoch - 1) * total + done,
-                    total=settings.epochs * total,
-                    description=f"epoch {epoch}/{settings.epochs}",
-                )
-                if resume and "first" not in begun:
-                    begun["first"] = epoch
-                    error_console.print(f"going on after epoch {epoch - 1}" if epoch > 1 else "starting")
-
-            def on_epoch(record: Any) -> None:
-                progress.update(bar, told=_told(model.log))
-                if not error_console.is_terminal:  # a log file gets a line an epoch instead of a bar
-                    error_console.print(str(record), soft_wrap=True)
-
-            model.fit(
-                split.train, validation=split.validation, labels=labels, checkpoint=out / TRAINING, resume=resume,
-                on_epoch=on_epoch, on_step=on_step, **training,
+            run = workflow.train(
+                data, out, model=recipe, preset=preset, labels=labels, baselines=baselines, resume=resume,
+                overwrite=overwrite, progress=display, **settings,
             )  # fmt: skip
-    except (KeyboardInterrupt, MacridError) as stop:
-        if any(record.best for record in model.log) and earlier:
-            told = f"{out}: still holds the earlier run; the best weights so far are in {out / TRAINING}"
-            error_console.print(told, soft_wrap=True)
-        elif any(record.best for record in model.log):
-            save(model, out, overwrite=True, heldout=heldout, data=origin, keep_training=True)
-            error_console.print(f"the best weights so far are in {out}", soft_wrap=True)
-        if isinstance(stop, KeyboardInterrupt):
-            again = shlex.join(["macrid", *(word for word in sys.argv[1:] if word not in ("--resume", "--overwrite"))])
-            error_console.print(f"go on with: {again} --resume", soft_wrap=True)
-        raise
+        except KeyboardInterrupt:
+            if display.phase in ("training", "scoring") and (out / TRAINING).is_dir():
+                words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
+                error_console.print(f"go on with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
+            raise
+    if json:
+        print_json({"run": str(out), **run.metrics})
+        return
+    print_report(run.metrics)
+    console.print(f"{out}: ready; next: {example_command(run.model, out)}", soft_wrap=True)
+
+
+class Display(ExitStack):
+    """Shows on standard error what a training is doing: a bar or a spinner, and a line per epoch in a log file."""
+
+    phase = ""
+    _show: Any = None
+
+    def __call__(self, event: Progress) -> None:
+        if event.phase == "note":
+            error_console.print(event.text, soft_wrap=True)
+            return
+        if event.phase not in ("training", "downloading") or event.phase != self.phase:
+            self._begin(event)
+        if event.phase == "downloading":
+            self._show(event.done, event.total)
+        elif event.epoch is not None:
+            self._show(told=event.text)
+            if not error_console.is_terminal:
+                error_console.print(str(event.epoch), soft_wrap=True)
+        elif event.phase == "training":
+            self._show(completed=event.done, total=event.total, description=event.text)
+
+    def _begin(self, event: Progress) -> None:
+        self.close()
+        self.phase = event.phase
+        if event.phase == "training":
+            bar = self.enter_context(step_progress())
+            self._show = partial(bar.update, bar.add_task(event.text, total=None, told="starting"))
+        else:
+            shown = download_progress() if event.phase == "downloading" else working(event.text)
+            self._show = self.enter_context(shown)
 
 
 def print_report(report: dict[str, Any]) -> None:
@@ -261,106 +189,27 @@ def print_report(report: dict[str, Any]) -> None:
         console.print("the last epoch was the best: it may get better with more (--epochs)", style="yellow")
 
 
-def _chosen(options: dict[str, Any]) -> tuple[Recommender, dict[str, Any]]:
-    """The model and its training settings, all checked: what the options say, then the config file if there is one."""
+def _recipe(model: str | None, config: Path | None) -> Recipe:
+    recipe = Recipe(model or "macridvae") if config is None else Recipe.read(config)
+    if model is not None and model.lower() != recipe.model.lower():
+        raise SettingsError(f"{config}: is for {recipe.model}, not for {model}; remove --model or give another file")
+    return recipe
+
+
+def _settings(recipe: Recipe, options: dict[str, Any]) -> dict[str, Any]:
+    """Those that were given; refuse what belongs to other models, and say what a model without epochs does not use."""
     from macrid.models import model_class
-    from macrid.recipe import Recipe
 
-    asked, config = options["model"], options["config"]
-    found = Recipe(asked or "macridvae") if config is None else Recipe.read(config)
-    if asked is not None and asked.lower() != found.model.lower():
-        raise SettingsError(f"{config}: is for {found.model}, not for {asked}; leave --model away or give another file")
-    chosen = model_class(found.model)
-    settings = {**found.settings, **given(chosen.settings_class, options)}
-    training = {**found.training, **given(TrainingSettings, options)}
-    Recipe(found.model, settings, training).check()
-    _check_options(found.model.lower(), chosen, options, training)
-    return chosen(**settings), training
-
-
-def _check_options(name: str, model: type[Recommender], options: dict[str, Any], training: dict[str, Any]) -> None:
-    """Refuse what belongs to other models; say which training settings a model without epochs does not use."""
-    from macrid.models import MODELS
-
-    own = model.settings_class.model_fields
-    of_models = {field: None for other in MODELS.values() for field in other.settings_class.model_fields}
-    for field in of_models:
-        if options.get(field) is not None and field not in own and field not in TrainingSettings.model_fields:
-            raise SettingsError(f"{flags([field])} is no setting of {name}; it has {flags(own) or 'none'}")
-    if options.get("labels") is not None and "concepts" not in own:
-        raise SettingsError(f"{name} has no concepts to label; leave --labels away, or train a macridvae")
-    if model.has_epochs:
-        return
-    if options["resume"]:
-        raise SettingsError(f"{name} is computed at once, there is nothing to resume; leave --resume away")
-    tell_unused(name, training)
-
-
-def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split, dict[str, Any]]:
-    """Find out what is wrong before any work is done, then load the data."""
-    from macrid.files import check_free, recover
-    from macrid.runs import FILES, TRAINING
-    from macrid.training.checkpoint import FILE
-
-    recover(out)
-    has_checkpoint = (out / TRAINING / FILE).exists()
-    if resume and not has_checkpoint and (out / "config.json").exists():
-        raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
-    if has_checkpoint and not resume and not overwrite:
-        raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
-    own = (TRAINING, *FILES) if resume and has_checkpoint else (TRAINING,)
-    check_free(out, overwrite, RunError, made=FILES, own=own)
-    if resume and not has_checkpoint:
-        error_console.print(f"{out}: no checkpoint yet, starting at the beginning")
-    split, origin = load_split(data)
-    error_console.print(
-        f"{data}: {len(split.train.users):,} train users, {len(split.items):,} items, {len(split.train):,}"
-        f" interactions; {len(split.validation.users):,} validation and {len(split.test.users):,} test users"
-    )
-    return split, origin
-
-
-def _report(model: Any, heldout: dict[str, Any], seconds: float) -> dict[str, Any]:
-    from macrid.evaluation.ranking import evaluate
-
-    return {
-        **{name: evaluate(model, group).as_json() for name, group in heldout.items()},
-        "training": {
-            **(_epochs(model.log) if model.log else {"seconds": round(seconds, 1)}),
-            "peak_memory_mb": _peak_memory_mb(),
-            "device": str(model.device),
-        },
-    }
-
-
-def _epochs(log: list[Any]) -> dict[str, Any]:
-    best = max(record.epoch for record in log if record.best)
-    return {
-        "seconds": round(sum(record.seconds for record in log), 1),
-        "epochs": log[-1].epoch,
-        "best_epoch": best,
-        "concepts": log[best - 1].concepts,
-        "effective_concepts": log[best - 1].effective_concepts,
-    }
-
-
-def _told(log: list[Any]) -> str:
-    record = log[-1]
-    parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
-    if record.ndcg is not None:
-        parts.append(f"NDCG {record.ndcg:.3f} (best {[line.ndcg for line in log if line.best][-1]:.3f})")
-    if record.effective_concepts is not None:
-        parts.append(f"{record.effective_concepts:.1f} of {record.concepts} concepts")
-    return " ".join(parts)
-
-
-def _peak_memory_mb() -> float | None:
-    try:
-        import resource
-    except ImportError:  # pragma: no cover  (Windows)
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    name, own = recipe.model.lower(), model_settings(recipe.model)
+    for field in (field for other in MODELS.values() for field in given(other, options)):
+        if field not in own.model_fields:
+            its = flags(own.model_fields) or "none"
+            raise SettingsError(f"{flags([field])} is no setting of {name}; it has {its}")
+    settings, training = given(own, options), given(TrainingSettings, options)
+    Recipe(name, settings, training).check()
+    if not model_class(name).has_epochs:
+        tell_unused(name, recipe.training | training)
+    return settings | training
 
 
 def example_command(model: Recommender, out: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ class ReadReport:
     item_column: str | None = None
     rating_column: str | None = None
     guessed: tuple[str, ...] = ()
+    min_rating: float | None = None
     below_min_rating: int = 0
     duplicates: int = 0
     dropped_users: int = 0
@@ -95,11 +96,9 @@ class Interactions:
         """
         if min_items < 1:
             raise DataError(f"min_items is {min_items}; it must be at least 1")
-        if sp.issparse(source):
-            found = _from_csr(source, min_rating)
-        else:
-            found = _from_table(source, user, item, rating, min_rating)
-        return clean_events(*found, min_items=min_items, items=items)
+        events = read_events(source, user=user, item=item, rating=rating, rated=min_rating is not None)
+        events = events if min_rating is None else events.at_least(min_rating)
+        return clean_events(*events[:5], min_items=min_items, items=items)
 
     @classmethod
     def from_pairs(
@@ -166,26 +165,65 @@ def binary_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) 
     return matrix
 
 
-def _from_table(
-    source: Any, user: str | int | None, item: str | int | None, rating: str | int | None, min_rating: float | None
-) -> tuple[np.ndarray, np.ndarray, Ids, Ids, ReadReport]:
+class Events(NamedTuple):
+    """Rows as they were read: one user position and one item position each."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    users: Ids
+    items: Ids
+    report: ReadReport
+    ratings: np.ndarray | None = None
+    """Of every row, if they were asked for."""
+    has_ratings: bool = False
+    """Whether the source has any, read or not."""
+
+    def at_least(self, min_rating: float) -> Events:
+        """Those rated so high."""
+        assert self.ratings is not None
+        keep = self.ratings >= min_rating
+        if not keep.any():
+            raise DataError(
+                f"{self.report.source}: all {len(keep):,} ratings are below min_rating {min_rating:g};"
+                f" the highest is {self.ratings.max():g}, lower the threshold"
+            )
+        report = replace(self.report, min_rating=min_rating, below_min_rating=int((~keep).sum()))
+        return Events(self.rows[keep], self.columns[keep], self.users, self.items, report, has_ratings=True)
+
+
+def read_events(
+    source: Any,
+    *,
+    user: str | int | None = None,
+    item: str | int | None = None,
+    rating: str | int | None = None,
+    rated: bool = False,
+    ratings_required: bool = True,
+) -> Events:
+    """All rows of a file, a frame or a scipy CSR; see `Interactions.read`.
+
+    rated: with their ratings. ratings_required: it is an error if there are none.
+    """
+    if sp.issparse(source):
+        return _from_csr(source, rated)
     numbered = any(isinstance(column, int) for column in (user, item, rating))
     table = open_table(source, header=not numbered)
     user_column = table.find(user, USER_NAMES, "user")
     item_column = table.find(item, ITEM_NAMES, "item")
-    rating_column = table.find(rating, RATING_NAMES, "rating", required=min_rating is not None)
+    rating_column = table.find(rating, RATING_NAMES, "rating", required=rated and ratings_required)
     assert user_column is not None
     assert item_column is not None
     if user_column == item_column:
         raise DataError(f"{table.name}: column '{user_column}' cannot be both the user and the item")
-    if min_rating is None:
+    has_ratings = rating_column is not None
+    if not rated:
         rating_column = None
     wanted = [column for column in (user_column, item_column, rating_column) if column is not None]
     columns = table.read(wanted, ids=[user_column, item_column])
     if columns.num_rows == 0:
         raise DataError(f"{table.name}: there are no rows")
     rows, users = table.read_ids(columns, user_column)
-    cols, item_ids = table.read_ids(columns, item_column)
+    cols, items = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
     report = ReadReport(
         source=table.name,
@@ -195,13 +233,13 @@ def _from_table(
         rating_column=rating_column,
         guessed=tuple(f"{role} = '{column}'" for role, asked, column in roles if asked is None and column is not None),
     )
-    if rating_column is not None and min_rating is not None:
-        values = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")
-        rows, cols, report = _threshold(rows, cols, values, min_rating, report)
-    return rows, cols, users, item_ids, report
+    ratings = None
+    if rating_column is not None:
+        ratings = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")
+    return Events(rows, cols, users, items, report, ratings, has_ratings)
 
 
-def _from_csr(source: Any, min_rating: float | None) -> tuple[np.ndarray, np.ndarray, Ids, Ids, ReadReport]:
+def _from_csr(source: Any, rated: bool) -> Events:
     matrix = source.tocoo()
     rows, cols = matrix.coords
     report = ReadReport(source="matrix", rows=int(matrix.nnz))
@@ -211,22 +249,8 @@ def _from_csr(source: Any, min_rating: float | None) -> tuple[np.ndarray, np.nda
     rows, cols, values = rows[stored], cols[stored], matrix.data[stored]
     if len(rows) == 0:
         raise DataError("the matrix is empty; it holds no interaction")
-    if min_rating is not None:
-        rows, cols, report = _threshold(rows, cols, values, min_rating, report)
     users, items = (Ids.range(count) for count in matrix.shape)
-    return rows.astype(np.int32), cols.astype(np.int32), users, items, report
-
-
-def _threshold(
-    rows: np.ndarray, cols: np.ndarray, values: np.ndarray, min_rating: float, report: ReadReport
-) -> tuple[np.ndarray, np.ndarray, ReadReport]:
-    keep = values >= min_rating
-    if not keep.any():
-        raise DataError(
-            f"{report.source}: all {len(values):,} ratings are below min_rating {min_rating:g};"
-            f" the highest is {values.max():g}, lower the threshold"
-        )
-    return rows[keep], cols[keep], replace(report, below_min_rating=int((~keep).sum()))
+    return Events(rows.astype(np.int32), cols.astype(np.int32), users, items, report, values if rated else None, True)
 
 
 def clean_events(

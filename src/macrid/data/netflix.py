@@ -36,7 +36,7 @@ def read_netflix(folder: Path, min_rating: float, min_items: int) -> Interaction
         raise DataError(
             f"{folder}: none of the {total:,} ratings reaches min_rating {min_rating:g}; lower the threshold"
         )
-    report = ReadReport(source=folder.name, rows=total, below_min_rating=total - kept)
+    report = ReadReport(source=folder.name, rows=total, min_rating=min_rating, below_min_rating=total - kept)
     return clean_events(
         _joined(rows),
         _joined(columns),

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from macrid.data.frames import Kind, to_frame
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.data.split import HeldOut
@@ -63,6 +64,18 @@ class Recommendations(Sequence[ScoredItem]):
     def ids(self) -> list[Id]:
         return [item.id for item in self.items]
 
+    def to_frame(self, as_: Kind = "arrow") -> Any:
+        """One row per item: rank, item, score and, where a model has them, concept and title.
+
+        as_: a `pyarrow.Table`, or a frame of "pandas" or "polars".
+        """
+        columns = {"item": self.ids, "score": [item.score for item in self.items]}
+        for name in ("concept", "title"):
+            values = [getattr(item, name) for item in self.items]
+            if any(value is not None for value in values):
+                columns[name] = values
+        return to_frame(pa.table({"rank": range(1, len(self) + 1), **columns}), as_)
+
     def __str__(self) -> str:
         return "\n".join(
             f"{rank:>3}  {item.score:8.3f}  {item.id}{'' if item.title is None else '  ' + item.title}"
@@ -101,6 +114,10 @@ class Recommender(ABC):
         self.table: pa.Table | None = None
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
         self.training: TrainingSettings | None = None
+        self.validation: HeldOut | None = None
+        """The held-out users it was fitted with."""
+        self.min_rating: float | None = None
+        """Of the interactions it was fitted to, if their ratings had to reach one."""
         self.log: list[Epoch] = []
 
     @abstractmethod
@@ -251,8 +268,12 @@ class Recommender(ABC):
         return RequestError(f"{type(self).__name__} has no components; ask another model, such as macridvae")
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a run: weights, settings, items, log. The folder appears whole or not at all."""
-        from macrid.runs import save
+        """Write a run. The folder appears whole or not at all.
+
+        It holds weights, settings, items and log; axes and names, which a MacridVAE gets now if it has none; and the
+        validation users of `fit` with the scores on them. For test users and baselines, too, see `macrid.train`.
+        """
+        from macrid.workflow import save
 
         save(self, folder, overwrite=overwrite)
 
@@ -333,6 +354,10 @@ class Recommender(ABC):
     def check_fitted(self) -> None:
         if not len(self.items):
             raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
+
+
+def min_rating_of(data: Interactions) -> float | None:
+    return None if data.report is None else data.report.min_rating
 
 
 def as_interactions(source: Interactions | sp.csr_array) -> Interactions:

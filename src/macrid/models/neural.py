@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Encoding, Posterior, Recommender, checked
+from macrid.models.base import Encoding, Posterior, Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
@@ -91,6 +91,7 @@ class NeuralRecommender(Recommender):
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
             checked_labels = None if labels is None else self._read_labels(labels, data.items)
             self.prepare(data, settings)
+            self.validation, self.min_rating = validation, min_rating_of(data)
             self.is_training = True
             try:
                 train_network(

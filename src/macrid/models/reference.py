@@ -12,7 +12,7 @@ from torch import Tensor
 
 from macrid.data.interactions import Interactions
 from macrid.errors import RequestError, TrainingError
-from macrid.models.base import Recommender, checked
+from macrid.models.base import Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, memory_left, on_device
 from macrid.ops.topk import BLOCK, pairs
 from macrid.settings import (
@@ -54,6 +54,7 @@ class ClosedForm(Recommender):
             self._tensors = self._solve(data.matrix, device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.training, self.log = settings, []
+        self.validation, self.min_rating = validation, min_rating_of(data)
         return self
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:

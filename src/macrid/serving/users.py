@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from macrid.data.ids import Id, Ids, places_in
-from macrid.data.interactions import Interactions, csr_from_pairs
-from macrid.data.tables import RATING_NAMES, open_table
+from macrid.data.histories import read_histories
+from macrid.data.ids import Id, Ids
 from macrid.errors import RunError
 from macrid.models.base import Recommender
 from macrid.runs import read_heldout
@@ -62,7 +60,11 @@ def users_of(model: Recommender, run: Path, settings: ServingSettings, min_ratin
     min_rating: of the events that count, where the file has ratings; others are seen, but not liked.
     """
     if settings.users is not None:
-        return _of_events(model, settings, min_rating)
+        columns = {"user": settings.user_col, "item": settings.item_col, "rating": settings.rating_col}
+        read = read_histories(settings.users, model.items, **columns, min_rating=min_rating)
+        if read.has_ratings and min_rating is None:
+            log.warning("%s has ratings, but the run does not say which of them count; all do", settings.users)
+        return Users(read.users, read.histories, read.seen)
     ids: list[str] = []
     found: list[sp.csr_array] = []
     for group in ("test", "validation"):
@@ -73,26 +75,6 @@ def users_of(model: Recommender, run: Path, settings: ServingSettings, min_ratin
         ids += [f"{group}-{row}" for row in range(histories.shape[0])]
         found.append(histories)
     return Users(Ids(ids), sp.csr_array(sp.vstack(found)) if found else sp.csr_array((0, len(model.items))))
-
-
-def _of_events(model: Recommender, settings: ServingSettings, min_rating: float | None) -> Users:
-    columns: dict[str, Any] = {"user": settings.user_col, "item": settings.item_col, "rating": settings.rating_col}
-    seen = Interactions.read(settings.users, **columns, min_items=1)
-    rating = open_table(settings.users).find(settings.rating_col, RATING_NAMES, "rating", required=False)
-    if rating is not None and min_rating is None:
-        log.warning("%s has ratings, but the run does not say which of them count; all do", settings.users)
-    if rating is None or min_rating is None:
-        return Users(seen.users, _over_items(seen, seen.users, model))
-    liked = Interactions.read(settings.users, **columns, min_items=1, min_rating=min_rating)
-    return Users(seen.users, *(_over_items(part, seen.users, model) for part in (liked, seen)))
-
-
-def _over_items(data: Interactions, users: Ids, model: Recommender) -> sp.csr_array:
-    """Users × items of the model, of items that it knows."""
-    rows, columns = data.pairs
-    rows, columns = places_in(users, data.users)[rows], places_in(model.items, data.items)[columns]
-    known = columns >= 0
-    return csr_from_pairs(rows[known], columns[known], (len(users), len(model.items)))
 
 
 def _row(matrix: sp.csr_array, row: int) -> np.ndarray:
