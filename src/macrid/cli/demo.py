@@ -49,7 +49,7 @@ def demo(
     from macrid.models.macridvae import MacridVAE
     from macrid.runs import FILES, TRAINING
 
-    check_free(out, overwrite or _is_demo(out), RunError, made=(*FILES, TRAINING))
+    check_free(out, overwrite or _is_demo(out), RunError, replaceable=(*FILES, TRAINING))
     with working("building the shop"):
         shop = generate(seed=seed)
         split = shop.split()

@@ -307,7 +307,7 @@ def _prepare(data: str, out: Path, resume: bool, overwrite: bool) -> tuple[Split
     if has_checkpoint and not resume and not overwrite:
         raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
     own = (TRAINING, *FILES) if resume and has_checkpoint else (TRAINING,)
-    check_free(out, overwrite, RunError, made=FILES, own=own)
+    check_free(out, overwrite, RunError, replaceable=FILES, allowed=own)
     if resume and not has_checkpoint:
         error_console.print(f"{out}: no checkpoint yet, starting at the beginning")
     split, origin = load_split(data)

@@ -1,7 +1,7 @@
 """Figure 4: independence of the dimensions against accuracy, over random beta and sigma_0.
 
-Every configuration is trained with the tuned settings of the method but for beta (and sigma_0, and K), and gives one
-point: the independence of the means of all train users, and NDCG@100 of the test users.
+Every configuration uses the method's tuned settings except for beta (and sigma_0, and K), and gives one point: the
+independence of the means of all training users, and NDCG@100 of the test users.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 DATA = "ml-latest-small"  # the paper's ML-100k
 METHODS = {"macridvae-7": "MacridVAE, K = 7", "macridvae-1": "MacridVAE, K = 1", "multvae": "β-MultVAE"}
 BETA, PRIOR_STD = (0.0, 100.0), (0.075, 0.5)  # the paper's space
-BETA_MULTVAE = (1e-3, 100.0)  # on a log scale: below 1 is where it works
-TOGETHER = 50  # models trained side by side on a GPU; also how much an interruption may lose
+BETA_MULTVAE = (1e-3, 100.0)  # on a log scale, because it works below 1
+TOGETHER = 50  # models trained side by side on a GPU, and the most that an interruption loses
 
 
 def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Random settings of a method."""
+    """Random settings for a method."""
     generator = np.random.default_rng([seed, list(METHODS).index(method)])
     fixed = {key: value for key, value in tuned.settings.items() if key not in ("beta", "prior_std", "concepts")}
     drawn = []
@@ -36,22 +36,22 @@ def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> lis
             low, high = np.log(BETA_MULTVAE)
             drawn.append({**fixed, "beta": float(np.exp(generator.uniform(low, high)))})
         else:
-            own = {"beta": float(generator.uniform(*BETA)), "prior_std": float(generator.uniform(*PRIOR_STD))}
-            drawn.append({**fixed, **own, "concepts": int(method.rsplit("-", 1)[1])})
+            random = {"beta": float(generator.uniform(*BETA)), "prior_std": float(generator.uniform(*PRIOR_STD))}
+            drawn.append({**fixed, **random, "concepts": int(method.rsplit("-", 1)[1])})
     return drawn
 
 
 def compute(split: Split, tuned: Recipe, settings: list[dict[str, Any]], **training: Any) -> list[dict[str, Any]]:
-    """Train every configuration; one point each, without those that diverged."""
-    models = [model_class(tuned.model)(**own) for own in settings]
+    """Train every configuration; one point each, except for those that diverged."""
+    models = [model_class(tuned.model)(**each) for each in settings]
     errors = fit_many(
         models,  # type: ignore[arg-type]
         split.train,
         validation=split.validation,
         training=[{**tuned.training, **training}] * len(models),
     )
-    kept = zip(models, settings, errors, strict=True)
-    return [point(model, split, own) for model, own, error in kept if error is None]
+    trained = zip(models, settings, errors, strict=True)
+    return [point(model, split, configuration) for model, configuration, error in trained if error is None]
 
 
 def point(model: Any, split: Split, settings: dict[str, Any]) -> dict[str, Any]:
