@@ -245,7 +245,7 @@ def test_files_that_macrid_did_not_write_are_never_replaced(invoke, prepared, tm
     for command in (("train", prepared, "--epochs", 1), ("data", "prepare", "shop"), ("demo", "--no-serve")):
         code, _, err = invoke(*command, "--out", tmp_path / "mine", "--overwrite")
         assert code == 1
-        assert "holds 'thesis.txt', which macrid did not write" in err
+        assert "'thesis.txt'" in err
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 

@@ -213,16 +213,12 @@ def test_a_header_without_rows_is_an_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [({"user": "who"}, "'who'.*'user_id', 'item_id'"), ({"user": "item_id"}, "'item_id'"), ({"min_items": 0}, "0")],
-)
+    [({"user": "who"}, "'who'.*'user_id', 'item_id'"), ({"user": "item_id"}, "'item_id'"), ({"min_items": 0}, "0"),
+     ({"min_rating": 4}, "rating")],
+)  # fmt: skip
 def test_impossible_arguments_are_an_error_that_names_them(arguments, named):
     with pytest.raises(DataError, match=named):
-        Interactions.read(FRAME, **arguments)
-
-
-def test_a_threshold_needs_ratings():
-    with pytest.raises(DataError, match="rating"):
-        Interactions.read(FRAME.drop(columns="rating"), min_rating=4)
+        Interactions.read(FRAME.drop(columns="rating"), **arguments)
 
 
 def test_stored_zeros_in_a_matrix_are_not_interactions():
@@ -267,6 +263,7 @@ def test_the_matrix_is_binary_and_keeps_the_order_read():
     data = Interactions.read(FRAME, min_items=1)
     assert data.matrix.dtype == np.float32
     assert set(data.matrix.data) == {1.0}
+    assert repr(data) == "Interactions(3 users, 4 items, 7 interactions)"
     assert histories(data)[7] == [30, 10, 20]
 
 
@@ -294,10 +291,6 @@ def test_mismatched_shapes_are_refused():
         Interactions(matrix, Ids.range(2), Ids.range(3))
     with pytest.raises(DataError, match="1 rows"):
         Interactions(matrix, Ids.range(2), Ids.range(2), pa.table({"title": ["a"]}))
-
-
-def test_repr_counts():
-    assert repr(Interactions.read(FRAME, min_items=1)) == "Interactions(3 users, 4 items, 7 interactions)"
 
 
 def test_an_items_table_from_polars_joins_by_the_column_of_the_events():

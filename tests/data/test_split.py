@@ -119,19 +119,6 @@ def test_the_seed_determines_every_draw():
     assert found(Interactions.read(frame).split(5, seed=7)) != slow_truth(frame, 5)
 
 
-def test_the_order_of_rows_does_not_move_users_between_groups():
-    frame = random_frame(1)
-    shuffled = frame.sample(frac=1, random_state=0)
-    one, other = (found(Interactions.read(source).split(5)) for source in (frame, shuffled))
-    assert one["users"] == other["users"]
-
-
-def test_categorical_ids_change_nothing():
-    frame = random_frame(2, kind="strings")
-    categories = frame.assign(user=frame.user.astype("category"), item=frame.item.astype("category"))
-    assert found(Interactions.read(frame).split(5)) == found(Interactions.read(categories).split(5))
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4))
 def test_groups_share_no_users_items_come_from_train_and_nothing_is_lost(seed, heldout, min_items):
@@ -152,18 +139,6 @@ def test_groups_share_no_users_items_come_from_train_and_nothing_is_lost(seed, h
             assert not set(history[user]) & set(target[user])
             assert sorted(history[user] + target[user]) == sorted(known)
             assert len(target[user]) == (int(0.2 * len(known)) if len(known) >= 5 else 0)
-
-
-def test_a_small_example_by_hand():
-    """Three users; numpy's permutation of three from this seed, and one item of five to predict."""
-    frame = pd.DataFrame([(user, item) for user in (2, 0, 1) for item in range(5)], columns=["user", "item"])
-    order = np.random.RandomState(98765).permutation(3).tolist()
-    split = Interactions.read(frame).split(1)
-    assert [list(split.train.users), list(split.validation.users), list(split.test.users)] == [[u] for u in order]
-    drawn = int(np.random.RandomState(98765).choice(5, size=1, replace=False)[0])
-    for group in (split.validation, split.test):
-        assert group.target.indices.tolist() == [drawn]
-        assert group.history.indices.tolist() == [item for item in range(5) if item != drawn]
 
 
 def test_items_of_no_train_user_are_dropped_with_their_attributes():

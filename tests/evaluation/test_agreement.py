@@ -35,23 +35,12 @@ def test_the_same_partition_with_different_labels_scores_one():
         assert score(first, second) == pytest.approx(1)
 
 
-def test_independent_partitions_score_zero():
-    assert nmi(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])) == pytest.approx(0, abs=1e-12)
-
-
 def test_a_known_case_by_hand():
     # H(a) = H(b) = ln 2; joint 3/8, 1/8, 1/8, 3/8
     a, b = np.array([0, 0, 0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1, 1, 0])
     joint = -(0.75 * np.log(3 / 8) + 0.25 * np.log(1 / 8))
     assert nmi(a, b) == pytest.approx((2 * np.log(2) - joint) / np.log(2))
     assert purity(a, b) == matched_accuracy(a, b) == 0.75
-
-
-@given(labellings)
-def test_nmi_is_symmetric_and_between_zero_and_one(pairs):
-    a, b = np.array(pairs).T
-    assert nmi(a, b) == pytest.approx(nmi(b, a))
-    assert -1e-9 <= nmi(a, b) <= 1 + 1e-9
 
 
 @given(labellings)

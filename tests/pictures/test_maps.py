@@ -46,10 +46,8 @@ def test_few_points_have_distinct_positions(points):
 
 
 @pytest.mark.parametrize("vectors", [np.ones((50, 3)), np.zeros((8, 3))])
-def test_equal_points_and_zeros_have_finite_positions(vectors):
-    placed = positions(vectors)
-    assert placed.shape == (len(vectors), 2)
-    assert np.isfinite(placed).all()
+def test_equal_points_have_finite_positions(vectors):
+    assert np.isfinite(positions(vectors)).all()
 
 
 def test_equal_points_lie_together():

@@ -217,21 +217,6 @@ def test_every_number_matches_a_slow_loop_over_users(trained, concept):
         assert found[name] == pytest.approx(value, abs=1e-6), name
 
 
-def test_smoothness_overlap_and_correlations_stay_within_their_bounds(trained):
-    model, split = trained
-    price = named_column(model, "price")
-    knobs = [Knob((along(space_of(model), k, j),), price) for k in range(7) for j in (0, 7)]
-    found = measure(model, split.test, knobs)
-    assert 0 < len(found.knobs) <= len(knobs)
-    for control in found.knobs:
-        assert 0 <= control.smoothness <= 1
-        assert 0 <= control.overlap <= 1
-        assert -1 <= control.monotonicity <= 1
-        assert control.leakage is None or control.leakage >= 0
-    assert 0 <= found.random <= 1
-    json.dumps(found.as_json(), allow_nan=False)
-
-
 def test_means_are_over_the_knobs_that_have_a_number(world):
     model, heldout, columns = world
     none = HeldOut(heldout.history, heldout.target * 0, heldout.users)
