@@ -123,9 +123,9 @@ def test_dimensions_behind_hidden_layers_go_with_no_attribute(trained):
 def test_one_standard_deviation_of_zero_does_not_make_a_model_without_distribution():
     found = inspection.inspect(OneComponent(std=[0.5, 0.5, 0, 0.5]), np.zeros((20, 60)))
     assert found["kl"] is None
-    assert any("standard deviation of 0, so their KL is infinite" in note for note in found["notes"])
+    assert any("standard deviation of 0" in note for note in found["notes"])
     point = inspection.inspect(OneComponent(std=0), np.zeros((20, 60)))
-    assert "OneComponent has no distribution over components: KL is left out" in point["notes"]
+    assert any("OneComponent has no distribution" in note for note in point["notes"])
 
 
 def test_concepts_of_items_are_computed_once_however_many_concepts_there_are(trained, monkeypatch):
