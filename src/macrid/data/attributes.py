@@ -111,7 +111,7 @@ class Column:
     """One number per item."""
 
     name: str
-    """"year", say, or "genres: Comedy" for one value of an attribute."""
+    """Such as "year", or "genres: Comedy" for one value of an attribute."""
     attribute: str
     """The column of the items table."""
     kind: Kind
