@@ -16,7 +16,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_text_is_written_as_utf8_and_bytes_as_they_are(tmp_path):
+def test_text_is_written_as_utf8_and_bytes_unchanged(tmp_path):
     write_atomically(tmp_path / "a", "naïve\n")
     write_atomically(tmp_path / "b", b"\x00\xff")
     assert (tmp_path / "a").read_bytes() == "naïve\n".encode()
@@ -30,7 +30,7 @@ def test_an_existing_file_is_replaced_and_nothing_else_is_left(tmp_path):
     assert names(tmp_path) == ["a"]
 
 
-def test_a_link_keeps_pointing_to_the_file_that_was_replaced(tmp_path):
+def test_a_symbolic_link_survives_and_its_target_is_replaced(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write_atomically(tmp_path / "link", "new")
@@ -38,7 +38,7 @@ def test_a_link_keeps_pointing_to_the_file_that_was_replaced(tmp_path):
     assert (tmp_path / "real").read_text() == "new"
 
 
-def test_a_file_that_cannot_be_renamed_leaves_the_old_one_and_no_temporary(tmp_path, monkeypatch):
+def test_a_failed_rename_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatch):
     write_atomically(tmp_path / "a", "old")
 
     def refuse(*_: object) -> None:
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_renamed_leaves_the_old_one_and_no_temporary(tmp_p
     assert names(tmp_path) == ["a"]
 
 
-def test_files_and_folders_get_the_rights_the_user_asked_for(tmp_path):
+def test_files_and_folders_follow_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "a", "text")
@@ -72,7 +72,7 @@ def test_a_folder_appears_only_when_it_is_complete(tmp_path):
     assert names(tmp_path / "deep") == ["run"]
 
 
-def test_a_new_folder_takes_the_place_of_the_old_one_and_of_all_its_files(tmp_path):
+def test_a_new_folder_replaces_the_old_one_with_all_its_files(tmp_path):
     for text in ("old", "new"):
         with new_folder(tmp_path / "run") as temporary:
             (temporary / text).write_text(text)
@@ -95,16 +95,19 @@ def test_an_error_while_filling_leaves_the_old_folder_and_no_temporary(tmp_path)
     assert names(tmp_path) == ["run"]
 
 
-def test_a_swap_that_fails_half_way_brings_the_old_folder_back(tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "a").write_text("old")
+@pytest.mark.parametrize("name", ["run", ".run.previous"])
+def test_a_failed_replacement_keeps_the_old_folder_even_after_an_earlier_kill(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a").write_text("old")
     with pytest.raises(OSError):
         replace_folder(tmp_path / "never-made", tmp_path / "run")
     assert (tmp_path / "run" / "a").read_text() == "old"
     assert names(tmp_path) == ["run"]
 
 
-def test_recover_undoes_a_kill_between_the_two_renames(tmp_path):
+def test_recover_undoes_a_kill_between_the_renames(tmp_path):
+    recover(tmp_path / "run")
+    assert names(tmp_path) == []
     (tmp_path / ".run.previous").mkdir()
     (tmp_path / ".run.previous" / "a").write_text("old")
     recover(tmp_path / "run")
@@ -120,20 +123,7 @@ def test_recover_leaves_an_existing_folder_alone(tmp_path):
     assert (tmp_path / "run" / "a").read_text() == "run"
 
 
-def test_recover_without_anything_to_recover_does_nothing(tmp_path):
-    recover(tmp_path / "run")
-    assert names(tmp_path) == []
-
-
-def test_a_swap_that_fails_after_a_kill_in_an_earlier_one_loses_nothing(tmp_path):
-    (tmp_path / ".run.previous").mkdir()
-    (tmp_path / ".run.previous" / "a").write_text("old")
-    with pytest.raises(OSError):
-        replace_folder(tmp_path / "never-made", tmp_path / "run")
-    assert (tmp_path / "run" / "a").read_text() == "old"
-
-
-def test_a_leftover_of_an_older_swap_does_not_stop_the_next_one(tmp_path):
+def test_leftovers_of_an_earlier_replacement_do_not_stop_the_next(tmp_path):
     for name in ("run", ".run.previous", "new"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_text(name)
@@ -151,7 +141,7 @@ with new_folder(sys.argv[1]) as temporary:
 """
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path, monkeypatch):
+def test_leftovers_of_a_killed_process_are_removed_by_the_next_write(tmp_path, monkeypatch):
     subprocess.run([sys.executable, "-c", KILLED, tmp_path / "run"], check=False)
     assert len(names(tmp_path)) == 1
     monkeypatch.setattr(files, "ABANDONED_AFTER", -1.0)
@@ -161,7 +151,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path, monke
     assert (tmp_path / "run" / "a").read_text() == "whole"
 
 
-def test_what_a_living_process_is_writing_is_not_removed(tmp_path, monkeypatch):
+def test_files_of_a_live_process_are_not_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ABANDONED_AFTER", -1.0)
     with new_folder(tmp_path / "run") as first:
         (first / "a").write_text("first")
@@ -171,7 +161,7 @@ def test_what_a_living_process_is_writing_is_not_removed(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "a").read_text() == "first"
 
 
-def test_a_young_leftover_is_not_removed_and_an_old_file_is(tmp_path):
+def test_old_leftovers_are_removed_and_recent_ones_kept(tmp_path):
     young, old = tmp_path / ".a.1.partial", tmp_path / ".a.2.partial"
     for path in (young, old):
         path.write_text("")

@@ -1,4 +1,4 @@
-"""Runs on disk: whole or not at all, refused when damaged, foreign or too new."""
+"""Runs on disk: written atomically, refused if damaged, foreign or too new."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def run(trained, tmp_path):
     return tmp_path / "run"
 
 
-def test_a_run_holds_weights_settings_items_and_log_and_nothing_pickled(run, trained):
+def test_a_run_contains_weights_settings_items_and_log_and_nothing_pickled(run, trained):
     model, _ = trained
     names = {path.name for path in run.iterdir()}
     assert names == {
@@ -60,7 +60,7 @@ def test_a_run_with_a_setting_that_was_removed_opens(run, trained):
     assert model.settings == trained[0].settings
 
 
-def test_held_out_users_come_back_with_the_run(run, trained):
+def test_held_out_users_are_kept_in_the_run(run, trained):
     _, split = trained
     for name in ("validation", "test"):
         group: HeldOut = runs.read_heldout(run, name)
@@ -68,29 +68,29 @@ def test_held_out_users_come_back_with_the_run(run, trained):
             assert (getattr(group, side) != getattr(getattr(split, name), side)).nnz == 0
 
 
-def test_a_run_without_held_out_users_says_so(trained, tmp_path):
+def test_reading_held_out_users_of_a_run_without_any_is_an_error(trained, tmp_path):
     runs.save(trained[0], tmp_path / "bare")
-    with pytest.raises(RunError, match="keeps no held-out users"):
+    with pytest.raises(RunError, match="bare"):
         runs.read_heldout(tmp_path / "bare", "test")
 
 
-def test_weights_that_are_not_numbers_are_refused(run):
+def test_weights_with_nan_are_refused(run):
     from safetensors.torch import load_file, save_file
 
     state = load_file(run / "model.safetensors")
     state["item_vectors"][3] = float("nan")
     save_file(state, run / "model.safetensors")
-    with pytest.raises(RunError, match="holds numbers that are not finite"):
+    with pytest.raises(RunError, match=r"model\.safetensors"):
         macrid.load(run)
 
 
-def test_a_damaged_log_is_named(run):
+def test_a_damaged_log_is_an_error(run):
     (run / "log.jsonl").write_text("{oops")
-    with pytest.raises(RunError, match="damaged run"):
+    with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
 
-def test_an_attribute_called_popularity_survives_under_another_name(trained, tmp_path):
+def test_an_attribute_called_popularity_is_renamed(trained, tmp_path):
     import copy
 
     model = copy.copy(trained[0])
@@ -113,61 +113,53 @@ def test_a_damaged_file_is_named(run, name, damage):
     def use():
         runs.read_heldout(run, "test") if name == "heldout.safetensors" else macrid.load(run)
 
-    with pytest.raises(RunError, match="keeps no held-out" if (name[0], damage) == ("h", "missing") else name):
+    with pytest.raises(RunError, match=str(run) if (name[0], damage) == ("h", "missing") else name):
         use()
 
 
-def test_weights_that_do_not_fit_the_items_are_refused(run):
+def test_weights_that_do_not_match_the_items_are_refused(run):
     table = pq.read_table(run / "items.parquet")
     pq.write_table(table.slice(0, 50), run / "items.parquet")
-    with pytest.raises(RunError, match="its files do not fit together"):
+    with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "named"),
     [
-        ({"format": 99, "version": "7.0"}, "made by macrid 7.0 in format 99, this is macrid .* upgrade"),
-        ({"class": "Oracle9000"}, "no model 'Oracle9000'"),
+        ({"format": 99, "version": "7.0"}, r"macrid 7\.0 in format 99.* upgrade"),
+        ({"class": "Oracle9000"}, "'Oracle9000'"),
         ({"settings": {"concepts": -1}}, "concepts is -1"),
-        ({"settings": {"colour": "red"}}, "no setting 'colour'"),
-        ({"format": "one"}, "not a run of macrid"),
+        ({"settings": {"colour": "red"}}, "'colour'"),
+        ({"format": "one"}, "config.json"),
     ],
 )
-def test_a_config_of_another_kind_is_refused(run, change, told):
+def test_an_unusable_config_is_refused(run, change, named):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises(RunError, match=told):
+    with pytest.raises(RunError, match=named):
         macrid.load(run)
 
 
-def test_a_foreign_folder_a_missing_one_and_an_unfinished_training_are_told_apart(tmp_path):
-    with pytest.raises(RunError, match="no such run"):
+def test_missing_foreign_and_unfinished_runs_have_their_own_errors(tmp_path):
+    with pytest.raises(RunError, match=r"nowhere: .*`macrid train DATA --out"):
         macrid.load(tmp_path / "nowhere")
-    (tmp_path / "photo.jpg").write_bytes(b"x")
-    with pytest.raises(RunError, match="not a run, it has no config"):
+    with pytest.raises(RunError, match=r"config\.json"):
         macrid.load(tmp_path)
     (tmp_path / "half" / "training").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"training has not ended, go on with .* --resume"):
+    with pytest.raises(RunError, match=r"half: .* --resume"):
         macrid.load(tmp_path / "half")
     (tmp_path / "config.json").write_text("[1, 2]")
-    with pytest.raises(RunError, match="not a run of macrid"):
+    with pytest.raises(RunError, match=r"config\.json"):
         macrid.load(tmp_path)
 
 
-def test_a_folder_that_is_not_empty_is_refused_unless_told(run, trained, tmp_path):
+def test_a_run_is_only_replaced_on_request(run, trained, tmp_path):
     model, _ = trained
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RunError, match="is not empty; choose another folder, or replace what is there with"):
-        runs.save(model, tmp_path / "mine")
-    with pytest.raises(RunError, match="is not empty"):
+    with pytest.raises(RunError, match="--overwrite"):
         runs.save(model, run)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="is a file"):
-        runs.save(model, tmp_path / "file", overwrite=True)
     runs.save(model, run, overwrite=True)
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def snapshot(folder):
@@ -187,7 +179,7 @@ except RunError as error:
 """
 
 
-def test_a_save_that_runs_out_of_room_leaves_the_old_run_and_no_litter(run, tmp_path):
+def test_a_full_disk_leaves_the_old_run_and_no_leftovers(run, tmp_path):
     target = tmp_path / "old"
     shutil.copytree(run, target)
     before = snapshot(target)
@@ -195,8 +187,7 @@ def test_a_save_that_runs_out_of_room_leaves_the_old_run_and_no_litter(run, tmp_
         [sys.executable, "-c", SAVE_WITH_LIMIT, run, target], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 7, done.stderr
-    assert "cannot be written" in done.stdout
-    assert "what was there before is untouched" in done.stdout
+    assert done.stdout.startswith(f"{target}: ")
     assert snapshot(target) == before
     assert {path.name for path in tmp_path.iterdir()} == {"run", "old"}
 
@@ -218,8 +209,8 @@ model.save(sys.argv[2], overwrite=True)
 """
 
 
-@pytest.mark.parametrize("stop_at", [1, 3, 6])
-def test_a_kill_during_save_leaves_the_old_or_the_new_run_whole(run, tmp_path, stop_at):
+@pytest.mark.parametrize("stop_at", [1, 6])
+def test_a_kill_during_save_leaves_a_complete_run(run, tmp_path, stop_at):
     target = tmp_path / "old"
     shutil.copytree(run, target)
     command = [sys.executable, "-c", KILL_DURING_SAVE, str(run), str(target), str(stop_at)]
@@ -228,16 +219,9 @@ def test_a_kill_during_save_leaves_the_old_or_the_new_run_whole(run, tmp_path, s
     assert macrid.load(target).items == macrid.load(run).items
 
 
-def test_a_kill_between_the_two_renames_is_undone_by_the_next_look(run, tmp_path):
+def test_a_kill_between_the_renames_is_undone_by_the_next_load(run, tmp_path):
     run.rename(tmp_path / ".run.previous")
     assert len(macrid.load(run).items) == 160
-
-
-def test_saving_twice_to_the_same_place_keeps_only_the_newer(trained, tmp_path):
-    model, _ = trained
-    runs.save(model, tmp_path / "r")
-    runs.save(model, tmp_path / "r", overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
 def test_integer_and_string_ids_survive(tmp_path):

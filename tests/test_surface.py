@@ -36,9 +36,12 @@ def test_signatures_show_every_setting_with_its_default(model):
 def test_names_for_type_checkers_are_those_at_run_time():
     tree = ast.parse(Path(macrid.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
-    assert {alias.name: line.module for line in block.body for alias in line.names} == macrid._HOME
+    assert {alias.name: line.module for line in block.body for alias in line.names} == {
+        **macrid._HOME,
+        "datasets": "macrid",
+    }
     of_errors = {name for name, value in vars(errors).items() if isinstance(value, type)}
-    assert {*macrid.__all__} == {*macrid._HOME, *of_errors, "__version__"}
+    assert {*macrid.__all__} == {*macrid._HOME, *of_errors, "__version__", "datasets"}
     assert len(macrid.__all__) == len({*macrid.__all__})
 
 

@@ -70,7 +70,6 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
         "macrid.models.reference": "EASE Popularity",
         "macrid.runs": "load",
         "macrid.models.epoch": "Epoch",
-        "macrid.datasets": "datasets",
         "macrid.workflow": "Progress TrainedRun train",
     }.items()
     for name in names.split()
@@ -80,12 +79,14 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
 if not TYPE_CHECKING:  # a type checker would take any name for granted
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module 'macrid' has no attribute '{name}'")
         from importlib import import_module
 
-        home = import_module(_HOME[name])
-        return home if home.__name__ == f"macrid.{name}" else getattr(home, name)
+        if name == "datasets":
+            return import_module("macrid.datasets")
+        if name not in _HOME:
+            raise AttributeError(f"module 'macrid' has no attribute '{name}'")
+
+        return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

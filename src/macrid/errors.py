@@ -1,16 +1,17 @@
-"""Every error a user can cause: one root, a few children. A message says what is wrong, where, and what to do."""
+"""Every error a user can cause: one base class and a few subclasses. A message says what is wrong, where, and how to
+fix it."""
 
 
 class MacridError(Exception):
-    """The root of all errors raised on purpose; the command line prints it as one line and exits with 1."""
+    """Base class of all errors raised on purpose; the command line prints one line and exits with 1."""
 
 
 class DataError(MacridError):
-    """Events, items or a prepared folder that cannot be used as they are."""
+    """Events, items or a prepared folder that cannot be used as is."""
 
 
 class SettingsError(MacridError, ValueError):
-    """A setting outside of what it may be."""
+    """An unknown setting, or a value out of range."""
 
 
 class RunError(MacridError):
@@ -18,19 +19,19 @@ class RunError(MacridError):
 
 
 class TrainingError(MacridError):
-    """Training that cannot go on."""
+    """Training that cannot continue."""
 
 
 class StudyError(MacridError):
-    """A search over settings whose storage cannot be reached, or belongs to something else."""
+    """A study whose storage cannot be reached or belongs to a different search."""
 
 
 class RequestError(MacridError, ValueError):
-    """A question that a trained model cannot answer: unknown items, or more items than there are."""
+    """A question that a trained model cannot answer: unknown items, or more items than exist."""
 
 
 class UnknownItemsWarning(UserWarning):
-    """Some items of a history are not in the model's catalogue; the others were used."""
+    """Some items of a history are not in the model's catalogue and were ignored."""
 
 
 class LeftOutWarning(UserWarning):
@@ -38,13 +39,13 @@ class LeftOutWarning(UserWarning):
 
 
 class CollapseWarning(UserWarning):
-    """Half of the concepts or fewer are in effective use."""
+    """At most half of the concepts are in effective use."""
 
 
 class RangeWarning(UserWarning):
-    """A move beyond what real users have; it was made as far as they go, or all the way if that was asked for."""
+    """A move beyond the range of real users; it stops at the edge of that range unless told to go further."""
 
 
 def first_line(error: BaseException) -> str:
-    """What another library says is wrong, short enough for a message of ours."""
+    """Another library's error, short enough to quote in a message of ours."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

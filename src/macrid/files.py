@@ -1,7 +1,7 @@
-"""Files and folders that are written whole or not at all: under a hidden temporary name, synced, then renamed.
+"""Atomic writes of files and folders: under a hidden temporary name, synced, then renamed.
 
-A reader never sees half of something, and whatever was there before survives a full disk or a kill. Errors of the
-operating system pass through as `OSError`; the caller says in its own words what could not be written.
+A reader never sees half a file, and the previous version survives a full disk or a kill. `OSError` passes through; the
+caller adds what could not be written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABANDONED_AFTER = 60.0  # seconds
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
-    """Write a file; text as UTF-8. An existing file is replaced in one step."""
+    """Write a file (text as UTF-8), replacing an existing one in one step."""
     target = Path(path).resolve()
     _remove_abandoned(target)
     temporary = _temporary(target)
@@ -47,64 +47,62 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary sibling folder to fill; it takes the place of `path` if the block ends well, else it is removed."""
+    """A temporary sibling folder to fill; it replaces `path` if the block succeeds and is removed otherwise."""
     target = Path(path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
     temporary = _temporary(target)
     temporary.mkdir()
-    held = os.open(temporary, os.O_RDONLY) if fcntl is not None else None
+    descriptor = os.open(temporary, os.O_RDONLY) if fcntl is not None else None
     try:
-        if held is not None:
-            lock(held)
+        if descriptor is not None:
+            lock(descriptor)
         yield temporary
         replace_folder(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     finally:
-        if held is not None:
-            os.close(held)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def check_free(
-    target: Path, overwrite: bool, error: type[MacridError], made: Collection[str], own: Collection[str] = ()
+    target: Path, overwrite: bool, error: type[MacridError], replaceable: Collection[str], allowed: Collection[str] = ()
 ) -> None:
-    """Refuse, by an `error`, to write a folder over anything that was not meant to go, or where it cannot be put.
+    """Raise an `error` if writing a folder would delete anything it should not, or cannot succeed.
 
-    made: names that such a folder holds; others are never deleted, `overwrite` or not.
-    own: names that may be there all the same, because they belong to what is being written.
+    replaceable: names that `overwrite` may delete; nothing else is ever deleted.
+    allowed: names that may already be there, such as the checkpoint of this run.
     """
     recover(target)
     if target.exists() and not target.is_dir():
-        raise error(f"{target}: is a file; give the name of a folder")
-    others = [entry.name for entry in target.iterdir() if entry.name not in own] if target.exists() else []
+        raise error(f"{target}: is a file, not a folder; choose another name")
+    others = [entry.name for entry in target.iterdir() if entry.name not in allowed] if target.exists() else []
     if others and not overwrite:
         raise error(
-            f"{target}: is not empty; choose another folder, or replace what is there with --overwrite"
+            f"{target}: is not empty; choose another folder, or replace its contents with --overwrite"
             " (overwrite=True in Python)"
         )
-    foreign = sorted({*others} - {*made})
+    foreign = sorted({*others} - {*replaceable})
     if foreign:
-        raise error(
-            f"{target}: holds '{foreign[0]}', which macrid did not write; move it away or choose another folder"
-        )
-    place = target.resolve()
-    if others and (Path.cwd().is_relative_to(place) or Path.home().is_relative_to(place)):
-        raise error(f"{target}: --overwrite would delete the working or home folder with it; choose another folder")
-    if os.path.ismount(place):
-        raise error(f"{target}: is a mount point, which cannot be replaced in one step; give a folder inside it")
+        raise error(f"{target}: contains '{foreign[0]}', which macrid did not write; move it or choose another folder")
+    resolved = target.resolve()
+    if others and (Path.cwd().is_relative_to(resolved) or Path.home().is_relative_to(resolved)):
+        raise error(f"{target}: --overwrite would delete the working or home directory; choose another folder")
+    if os.path.ismount(resolved):
+        raise error(f"{target}: is a mount point, which cannot be replaced in one step; choose a folder inside it")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.").cleanup()
+        resolved.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=resolved.parent, prefix=f".{resolved.name}.").cleanup()
     except OSError as reason:
         raise error(f"{target}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
 
 
 def replace_folder(temporary: Path, target: Path) -> None:
-    """Put a complete folder in the place of another, which is deleted only after that.
+    """Replace a folder with a complete new one, and only then delete the old one.
 
-    Two renames: between them the old folder is `.NAME.previous`, and `recover` undoes a kill at that moment.
+    Between its two renames the old folder is called `.NAME.previous`; `recover` repairs a kill at that moment.
     """
     target = Path(target).resolve()
     for folder, _, names in os.walk(temporary):
@@ -124,23 +122,23 @@ def replace_folder(temporary: Path, target: Path) -> None:
         raise
     _sync(target.parent)
     if previous.exists():
-        doomed = _temporary(target)  # a deletion cut short must not leave something that `recover` takes for whole
+        doomed = _temporary(target)  # so that `recover` never restores a half-deleted folder
         previous.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
 
 
 def recover(target: str | os.PathLike[str]) -> None:
-    """Bring back the folder that a kill in the middle of `replace_folder` left under its previous name."""
+    """Restore the folder that a kill during `replace_folder` left as `.NAME.previous`."""
     target = Path(target).resolve()
     if not target.exists():
-        with suppress(OSError):  # nothing to recover, or no right to; the caller finds no folder and says so
+        with suppress(OSError):  # nothing to recover, or not permitted: the caller reports the missing folder
             _previous(target).rename(target)
 
 
 def lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Mark an open file or folder as in use until it is closed or this process ends; False if another one holds it.
+    """Lock an open file or folder until it is closed or this process ends; False if another process holds it.
 
-    wait: until the other one lets go.
+    wait: until the other process lets go.
     """
     if fcntl is None:  # pragma: no cover
         return True
@@ -160,26 +158,26 @@ def _previous(target: Path) -> Path:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """What a killed process left beside the target; what belongs to a living one is locked, or very young."""
+    """Delete what killed processes left next to the target; a live process's files are locked or very recent."""
     if fcntl is None:  # pragma: no cover
         return
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         with suppress(OSError):
-            descriptor = os.open(left, os.O_RDONLY)
+            descriptor = os.open(leftover, os.O_RDONLY)
             try:
                 if time.time() - os.fstat(descriptor).st_mtime < ABANDONED_AFTER or not lock(descriptor):
                     continue
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
+                if leftover.is_dir():
+                    shutil.rmtree(leftover, ignore_errors=True)
                 else:
-                    left.unlink()
+                    leftover.unlink()
             finally:
                 os.close(descriptor)
 
 
 def _sync(path: Path) -> None:
-    """Down to the disk, so that a rename never gets there before what it names."""
-    if os.name == "nt":  # pragma: no cover  (neither folders nor files open for reading can be synced there)
+    """Flush to disk, so that a rename never gets there before the data."""
+    if os.name == "nt":  # pragma: no cover  (Windows cannot sync folders, nor files opened for reading)
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

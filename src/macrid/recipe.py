@@ -1,8 +1,8 @@
-"""A config: which model, with which settings, trained how. A small JSON file that `macrid train --config` takes.
+"""A config file for `macrid train --config`: JSON that names a model, its settings and its training settings.
 
 {"model": "macridvae", "settings": {"concepts": 7}, "training": {"learning_rate": 0.001}, "score": 0.43}
 
-Whatever else is in the file (here the score) is a note to its readers and means nothing to a training.
+Anything else in the file (here the score) is a note to readers and ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from macrid.errors import MacridError, SettingsError, first_line
 from macrid.files import write_atomically
 from macrid.settings import TrainingSettings, model_settings
 
-OWN = ("model", "settings", "training")
+KEYS = ("model", "settings", "training")
 PRESETS: dict[str, dict[str, Any]] = {
     "best": {},
     "paper": {"start": "random", "assignment": "hard", "similarity": "cosine", "balance": 0.0, "average": 1.0},
@@ -27,48 +27,48 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a training needs to know beside its data; settings that are not named keep their defaults."""
+    """Everything training needs besides data; omitted settings keep their defaults."""
 
     model: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the model."""
+    """The model's settings."""
     training: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
-    """Notes: where it comes from, what it scored."""
+    """Notes, such as where it comes from and what it scored."""
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """From a JSON file; every setting in it is checked."""
+        """Read a JSON file and check every setting."""
         content = _read(Path(path))
         if not isinstance(content, dict) or not isinstance(content.get("model"), str):
-            raise SettingsError(f"{path}: not a config, which is a JSON object with the name of a model as 'model'")
-        for part in OWN[1:]:
+            raise SettingsError(f"{path}: not a recipe file; it must be a JSON object that names a 'model'")
+        for part in KEYS[1:]:
             if not isinstance(content.get(part, {}), dict):
-                raise SettingsError(f"{path}: '{part}' is {content[part]!r}; it must be an object of names and values")
-        about = {name: value for name, value in content.items() if name not in OWN}
-        config = cls(content["model"], content.get("settings", {}), content.get("training", {}), about)
+                raise SettingsError(f"{path}: '{part}' is {content[part]!r}; it must be an object")
+        about = {name: value for name, value in content.items() if name not in KEYS}
+        recipe = cls(content["model"], content.get("settings", {}), content.get("training", {}), about)
         try:
-            config.check()
+            recipe.check()
         except SettingsError as error:
             raise SettingsError(f"{path}: {error}") from None
-        return config
+        return recipe
 
     def write(self, path: str | PathLike[str]) -> None:
-        """As a JSON file, whole or not at all; its folder must be there."""
-        own = {"model": self.model, "settings": self.settings, "training": self.training}
-        notes = {name: value for name, value in self.about.items() if name not in OWN}
+        """Write a JSON file atomically; its folder must exist."""
+        content = {"model": self.model, "settings": self.settings, "training": self.training}
+        notes = {name: value for name, value in self.about.items() if name not in KEYS}
         try:
-            write_atomically(path, json.dumps({**own, **notes}, indent=2, ensure_ascii=False) + "\n")
+            write_atomically(path, json.dumps({**content, **notes}, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error
 
     def check(self) -> None:
-        """Refuse a model that does not exist, and settings that are not its own or out of range."""
-        own = model_settings(self.model)
-        own.make(self.settings)
+        """Raise a `SettingsError` for an unknown model, unknown settings or invalid values."""
+        settings = model_settings(self.model)
+        settings.make(self.settings)
         TrainingSettings.make(self.training)
-        if "l2" in self.training and "regularisation" in own.model_fields:
-            raise SettingsError(f"l2 is for models trained in epochs; {self.model} has regularisation")
+        if "l2" in self.training and "regularisation" in settings.model_fields:
+            raise SettingsError(f"l2 is for models trained in epochs; {self.model} has regularisation instead")
 
 
 def _read(path: Path) -> Any:
@@ -78,7 +78,7 @@ def _read(path: Path) -> Any:
         raise SettingsError(f"{path}: no such file") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except ValueError as error:  # of JSON, or of UTF-8
+    except ValueError as error:  # bad JSON or bad UTF-8
         raise SettingsError(f"{path}: not JSON ({first_line(error)})") from None
     except RecursionError:
-        raise SettingsError(f"{path}: not a config, it is nested too deeply") from None
+        raise SettingsError(f"{path}: not a config file; it is nested too deeply") from None

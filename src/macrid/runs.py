@@ -1,16 +1,16 @@
-"""A run on disk: the folder a trained model lives in. Written whole or not at all; nothing in it is ever unpickled.
+"""A run on disk: the folder of a trained model. Written atomically; nothing in it is ever unpickled.
 
-config.json          format, class, settings, training settings, package version, where the data came from
-model.safetensors    the learned numbers
+config.json          format, class, settings, training settings, package version, source of the data
+model.safetensors    the weights
 items.parquet        id, title, attributes, popularity
-log.jsonl            one line an epoch
+log.jsonl            one line per epoch
 metrics.json         scores on the held-out users
-axes.safetensors     axes of each concept: every kind that was found, which are in use, and the range of users
-names.json           of concepts and dimensions, with evidence; people may edit it
-heldout.safetensors  the held-out users themselves, so that `evaluate` needs nothing but the run
-map.safetensors      positions of items on the studio's map, once it was asked for
-inspection.json      what `inspect` finds, once the studio asked for it
-training/            the checkpoint of a training that has not ended
+axes.safetensors     axes of each concept: all kinds computed, the kind in use, and the range of users
+names.json           names of concepts and dimensions, with evidence; people may edit it
+heldout.safetensors  the held-out users, so that `evaluate` needs only the run
+map.safetensors      item positions on the studio's map, once requested
+inspection.json      the output of `inspect`, once the studio requested it
+training/            the checkpoint of an unfinished training
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from macrid.version import __version__
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of checkpoints
-PART = 4 << 20  # bytes at both ends of the weights by which they are known again
-OWN_COLUMNS = ("id", "popularity")
+PART = 4 << 20  # bytes at both ends of the weights that identify them
+RESERVED_COLUMNS = ("id", "popularity")
 FILES = (
     "config.json",
     "model.safetensors",
@@ -78,9 +78,9 @@ def save(
 ) -> None:
     """Write a run.
 
-    overwrite: replace a folder that is not empty; what was there survives until the new run is complete.
-    heldout: validation and test users to keep with it. metrics, data: for metrics.json and config.json.
-    keep_training: carry the checkpoint over, because training may go on.
+    overwrite: replace a non-empty folder; its contents survive until the new run is complete.
+    heldout: validation and test users to keep with the run. metrics, data: for metrics.json and config.json.
+    keep_training: keep the checkpoint, because training may continue.
     """
     model.check_fitted()
     target = Path(folder)
@@ -116,20 +116,20 @@ def save(
                 shutil.copytree(target / TRAINING, temporary / TRAINING)
     except (OSError, SafetensorError) as error:
         raise RunError(
-            f"{target}: cannot be written ({getattr(error, 'strerror', None) or error}); make room or choose another"
-            " folder, what was there before is untouched"
+            f"{target}: cannot be written ({getattr(error, 'strerror', None) or error}); nothing was changed; free"
+            " some space or choose another folder"
         ) from error
 
 
 def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
     """A `RunError` where a run cannot be written, or would replace something."""
-    check_free(Path(folder), overwrite, RunError, made=FILES, own=(TRAINING,))
+    check_free(Path(folder), overwrite, RunError, replaceable=FILES, allowed=(TRAINING,))
 
 
 def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
     """The model of a run, ready to recommend.
 
-    mapped: leave the weights in their file, where processes share them.
+    mapped: memory-map the weights, so that processes share them.
     """
     path = Path(folder)
     config = read_config(path)
@@ -139,13 +139,13 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
     try:
         model.items = Ids(table.column("id").combine_chunks())
         model.popularity = table.column("popularity").to_numpy()
-        rest = [name for name in table.column_names if name not in OWN_COLUMNS]
-        model.table = table.select(rest) if rest else None
+        attributes = [name for name in table.column_names if name not in RESERVED_COLUMNS]
+        model.table = table.select(attributes) if attributes else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
         model.min_rating = (config.get("data") or {}).get("min_rating")
         model.log = _read_log(path)
         if not all(torch.isfinite(value).all() for value in state.values()):
-            raise ValueError("model.safetensors holds numbers that are not finite")
+            raise ValueError("model.safetensors contains NaN or infinite values")
         model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
         _check_meaning(meaning := _read_meaning(path), model)
         if isinstance(model, MacridVAE):
@@ -153,12 +153,12 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
             if config.get("labelled") is not None:
                 model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise RunError(f"{path}: damaged run, its files do not fit together ({first_line(error)})") from error
+        raise RunError(f"{path}: damaged run, its files do not match ({first_line(error)})") from error
     return model.to(device)
 
 
 def keep(model: Recommender, folder: str | PathLike[str]) -> None:
-    """Write the axes and names of a model into its run; the other files stay as they are."""
+    """Write a model's axes and names into its run; the other files are left alone."""
     path, meaning = Path(folder), meaning_of(model)
     read_config(path)
     try:
@@ -168,7 +168,7 @@ def keep(model: Recommender, folder: str | PathLike[str]) -> None:
             write_names(meaning.names, path)
     except OSError as error:
         raise RunError(
-            f"{path}: axes and names cannot be written ({error.strerror or error}); those before are kept"
+            f"{path}: axes and names cannot be written ({error.strerror or error}); the previous ones are kept"
         ) from error
 
 
@@ -181,34 +181,34 @@ def write_metrics(metrics: dict[str, Any], run: Path) -> None:
 
 
 def write_names(names: Names, run: Path) -> None:
-    """Put names into a run; an `OSError` if that cannot be."""
+    """Write names.json; raises an `OSError` if it cannot."""
     write_atomically(run / "names.json", _pretty(names.as_json()).encode())
 
 
 def read_names(run: Path) -> Names:
-    """A `ValueError` or an `OSError` if they cannot be read."""
+    """Read names.json; raises a `ValueError` or an `OSError` if it cannot."""
     return Names.from_json(json.loads((run / "names.json").read_text(encoding="utf-8")))
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """config.json of a run, checked for its format."""
+    """A run's config.json, if its format is known."""
     recover(path)
     if not path.exists():
-        raise RunError(f"{path}: no such run; `macrid train DATA --out {path}` makes one")
+        raise RunError(f"{path}: no such run; create it with `macrid train DATA --out {path}`")
     if not (path / "config.json").is_file():
         unfinished = (path / TRAINING).is_dir()
         raise RunError(
-            f"{path}: training has not ended, go on with `macrid train DATA --out {path} --resume`"
+            f"{path}: training is unfinished; continue with `macrid train DATA --out {path} --resume`"
             if unfinished
             else f"{path}: not a run, it has no config.json"
         )
     config = _read(path, "config.json", lambda file: json.loads(Path(file).read_text(encoding="utf-8")))
     if not isinstance(config, dict) or not isinstance(config.get("format"), int) or "class" not in config:
-        raise RunError(f"{path}: not a run of macrid, its config.json has no format or class")
+        raise RunError(f"{path}: not a macrid run, its config.json has no format or class")
     if config["format"] > FORMAT:
         raise RunError(
-            f"{path}: made by macrid {config.get('version', '?')} in format {config['format']}, this is macrid"
-            f" {__version__} and reads up to {FORMAT}; upgrade with `pip install -U macrid`"
+            f"{path}: written by macrid {config.get('version', '?')} in format {config['format']}, but macrid"
+            f" {__version__} reads formats up to {FORMAT}; upgrade with `pip install -U macrid`"
         )
     return config
 
@@ -226,11 +226,11 @@ def weights_digest(run: Path) -> str:
 
 
 def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
-    """The held-out users a run keeps: "validation" or "test"."""
+    """The "validation" or "test" users kept in a run."""
     path = Path(folder)
     read_config(path)
     if not (path / "heldout.safetensors").exists():
-        raise RunError(f"{path}: keeps no held-out users, so there is nothing to evaluate; give a prepared folder")
+        raise RunError(f"{path}: has no held-out users to evaluate on; train on a prepared folder")
     tensors = _read(path, "heldout.safetensors", load_file)
     try:
         matrices = {
@@ -242,25 +242,25 @@ def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
             for side in ("history", "target")
         }
     except KeyError:
-        raise RunError(f"{path}: keeps no {split} users") from None
+        raise RunError(f"{path}: has no {split} users") from None
     return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
 
 
 def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.csr_array | None:
-    """Of one group of held-out users, or of all; None if all were asked for and the run keeps none."""
+    """Histories of one group of held-out users, or of all of them (None if the run keeps none)."""
     if which is not None:
         return read_heldout(folder, which).history
     if not (Path(folder) / "heldout.safetensors").exists():
         return None
-    found, wrong = [], None
+    histories, failure = [], None
     for group in ("test", "validation"):
         try:
-            found.append(read_heldout(folder, group).history)
-        except RunError as error:  # a run may keep one of the groups only
-            wrong = error
-    if not found and wrong is not None:
-        raise wrong
-    return sp.csr_array(sp.vstack(found))
+            histories.append(read_heldout(folder, group).history)
+        except RunError as error:  # a run may keep only one of the groups
+            failure = error
+    if not histories and failure is not None:
+        raise failure
+    return sp.csr_array(sp.vstack(histories))
 
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
@@ -287,27 +287,27 @@ def _axes_bytes(meaning: Meaning) -> bytes:
 
 
 def _read_meaning(path: Path) -> Meaning:
-    """axes.safetensors and names.json, where a run has them."""
+    """From axes.safetensors and names.json, where they exist."""
     meaning = Meaning()
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
         with safe_open(path / "axes.safetensors", "numpy") as file:
-            about = file.metadata() or {}
-        fits = json.loads(about["fits"])
-        meaning.in_use = tuple(json.loads(about["in_use"]))
+            metadata = file.metadata() or {}
+        fits = json.loads(metadata["fits"])
+        meaning.in_use = tuple(json.loads(metadata["in_use"]))
         kinds = {name.rpartition(".")[0] for name in tensors}
         for kind in sorted(kinds & {*KINDS, *meaning.in_use}):  # earlier versions knew others
-            own_fits = tuple(Fit(*fit) for fit in fits.get(kind, []))
+            kind_fits = tuple(Fit(*fit) for fit in fits.get(kind, []))
             low, high = tensors.get(f"{kind}.low"), tensors.get(f"{kind}.high")
             rotation = unturned(*tensors["original.low"].shape) if kind == "original" else tensors[f"{kind}.rotation"]
-            meaning.axes[kind] = Axes(kind, rotation, low, high, own_fits)
+            meaning.axes[kind] = Axes(kind, rotation, low, high, kind_fits)
     if (path / "names.json").exists():
         meaning.names = _read(path, "names.json", lambda file: read_names(file.parent))
     return meaning
 
 
 def _check_meaning(meaning: Meaning, model: Recommender) -> None:
-    """A `ValueError` if axes or names are those of another model."""
+    """Raise a `ValueError` if the axes or names belong to another model."""
     if not meaning.axes and meaning.names is None:
         return
     if not isinstance(model, MacridVAE):
@@ -320,10 +320,10 @@ def _check_meaning(meaning: Meaning, model: Recommender) -> None:
             fits and axes.rotation.shape == (concepts, dim, dim) and all(end.shape == (concepts, dim) for end in ends)
         )
         if not fits or not np.isfinite(np.concatenate([axes.rotation.ravel(), *map(np.ravel, ends)])).all():
-            raise ValueError(f"axes.safetensors: {kind} axes are not those of {concepts} concepts of {dim} dimensions")
+            raise ValueError(f"axes.safetensors: {kind} axes do not fit {concepts} concepts of {dim} dimensions")
     in_use = meaning.in_use
     if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *meaning.axes}):
-        raise ValueError(f"axes.safetensors: the axes in use are not one kind for each of {concepts} concepts")
+        raise ValueError(f"axes.safetensors: the axes in use do not fit {concepts} concepts")
     if meaning.names is not None:
         named = len(meaning.names.concepts), len(meaning.names.dimensions)
         if named != (concepts, concepts * dim):
@@ -331,7 +331,7 @@ def _check_meaning(meaning: Meaning, model: Recommender) -> None:
 
 
 def _sample(path: Path) -> sp.csr_array | None:
-    """Held-out users in whose range moves are usual, if the run keeps some."""
+    """Held-out users whose range bounds moves, if the run keeps any."""
     histories = read_histories(path)
     return None if histories is None else histories[:SAMPLE]
 
@@ -342,7 +342,7 @@ def _items_table(model: Recommender) -> pa.Table:
         if model.table is None
         else model.table.add_column(0, "id", model.items.array)
     )
-    names = [f"{name}_" if name == "popularity" else name for name in table.column_names]  # an attribute of that name
+    names = [f"{name}_" if name == "popularity" else name for name in table.column_names]  # an attribute so named
     return table.rename_columns(names).append_column("popularity", pa.array(model.popularity))
 
 
@@ -369,7 +369,7 @@ def _read(path: Path, name: str, reader: Any) -> Any:
     try:
         return reader(path / name)
     except (OSError, ValueError, SafetensorError, pa.ArrowException) as error:
-        raise RunError(f"{path / name}: damaged, cannot be read ({first_line(error)})") from error
+        raise RunError(f"{path / name}: damaged and cannot be read ({first_line(error)})") from error
 
 
 def _pretty(value: Any) -> str:

@@ -22,7 +22,7 @@ Training = Annotated[T, TRAINING]
 
 
 class Settings(BaseModel):
-    """The base of all settings: unknown names and wrong values are refused with a `SettingsError`."""
+    """Base class: unknown names and invalid values raise a `SettingsError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -31,7 +31,7 @@ class Settings(BaseModel):
     def _refuse_booleans(cls, value: Any) -> Any:
         """Which are numbers to Python; no setting is one."""
         if isinstance(value, bool):
-            raise PydanticCustomError("boolean", "true and false are no values of this setting")
+            raise PydanticCustomError("boolean", "it cannot be true or false")
         return value
 
     @classmethod
@@ -40,7 +40,7 @@ class Settings(BaseModel):
         try:
             return cls(**{**(values or {}), **more})
         except ValidationError as error:
-            raise SettingsError("; ".join(_say_all(cls, error.errors()))) from None
+            raise SettingsError("; ".join(_messages(cls, error.errors()))) from None
 
     @classmethod
     def panel(cls, name: str) -> str:
@@ -63,14 +63,14 @@ def takes(settings: type[Settings]) -> Callable[[F], F]:
 
 
 class MacridVAESettings(Settings):
-    """What a MacridVAE is. The paper's symbol stands in brackets."""
+    """Settings of a MacridVAE, with the paper's symbols in brackets."""
 
     concepts: Common[Annotated[int, Field(ge=1, le=1024)] | Literal["auto"]] = 7
-    """How many concepts [K]; auto begins with 20 and merges those that are alike."""
+    """Number of concepts [K]; auto starts with 20 and merges similar ones."""
     dim: Common[int] = Field(100, ge=2, le=4096)
     """Dimensions of item vectors, prototypes and components [d]."""
     temperature: float = Field(0.1, gt=0)
-    """Divides every similarity [tau]; smaller is sharper."""
+    """Divides every similarity [tau]; lower is sharper."""
     prior_std: float = Field(0.075, gt=0)
     """Standard deviation of the prior over components [sigma_0]."""
     beta: Common[float] = Field(1.0, ge=0)
@@ -80,17 +80,18 @@ class MacridVAESettings(Settings):
     width: int = Field(100, ge=1)
     """Neurons in each hidden layer."""
     dropout: Training[float] = Field(0.5, ge=0, lt=1)
-    """Share of a history left out at random in training; also of what goes into each hidden layer."""
+    """Share of each history, and of each hidden layer's input, dropped at random in training."""
     assignment: Literal["hard", "soft"] = "soft"
-    """Concepts of an item when not training: the most likely one (hard, the paper's text), or all by probability."""
+    """An item's concepts outside training: the most likely one (hard, as in the paper's text), or all, weighted by
+    probability (soft)."""
     similarity: Literal["cosine", "inner"] = "cosine"
-    """Cosine, or the inner product that the paper shows to collapse."""
+    """Cosine, or the inner product, which the paper shows to collapse."""
     start: Literal["svd", "svd-encoder", "ease", "random"] = "svd"
-    """Before training: item vectors from a truncated SVD and prototypes from spherical k-means on them; the same with
-    context vectors, too, so that the encoder starts by adding up items; both from an SVD of EASE's weights, which takes
-    memory for every pair of items; or random numbers."""
+    """Initial weights. svd: item vectors from a truncated SVD, prototypes from spherical k-means on them; svd-encoder:
+    context vectors too, so the encoder starts by adding up items; ease: both from an SVD of EASE's weights, which needs
+    memory for every pair of items; random."""
     merge_below: float = Field(0.7, ge=0, lt=1)
-    """With concepts="auto": merge two whose items diverge by less than this share of the mean over all pairs."""
+    """With concepts="auto": merge two concepts whose divergence is below this share of the mean over all pairs."""
 
 
 class MacridVAEKeywords(TypedDict, total=False):
@@ -111,16 +112,16 @@ class MacridVAEKeywords(TypedDict, total=False):
 
 
 class MultDAESettings(Settings):
-    """What a MultDAE is."""
+    """Settings of a MultDAE."""
 
     dim: Common[int] = Field(100, ge=2, le=4096)
-    """Dimensions of the two tables of item vectors."""
+    """Dimensions of the two item tables."""
     hidden_layers: int = Field(0, ge=0, le=3)
-    """Hidden layers between the tables."""
+    """Hidden layers between the item tables."""
     width: int = Field(100, ge=1)
     """Neurons in each hidden layer."""
     dropout: Training[float] = Field(0.5, ge=0, lt=1)
-    """Share of a history left out at random in training."""
+    """Share of each history dropped at random in training."""
 
 
 class MultDAEKeywords(TypedDict, total=False):
@@ -133,10 +134,10 @@ class MultDAEKeywords(TypedDict, total=False):
 
 
 class MultVAESettings(MultDAESettings):
-    """What a beta-MultVAE is."""
+    """Settings of a beta-MultVAE."""
 
     beta: Common[float] = Field(0.2, ge=0)
-    """Weight of the KL divergence [beta], to which it is annealed (`beta_warmup`)."""
+    """Final weight of the KL divergence [beta], after `beta_warmup`."""
 
 
 class MultVAEKeywords(MultDAEKeywords, total=False):
@@ -146,10 +147,10 @@ class MultVAEKeywords(MultDAEKeywords, total=False):
 
 
 class EASESettings(Settings):
-    """What an EASE is."""
+    """Settings of an EASE."""
 
     regularisation: Common[float] = Field(300.0, gt=0)
-    """Added to the diagonal of EASE's XᵀX [lambda]; more of it trusts rare items less."""
+    """Added to the diagonal of EASE's XᵀX [lambda]; higher trusts rare items less."""
 
 
 class EASEKeywords(TypedDict, total=False):
@@ -159,7 +160,7 @@ class EASEKeywords(TypedDict, total=False):
 
 
 class PopularitySettings(Settings):
-    """A Popularity has none."""
+    """A Popularity has no settings."""
 
 
 class PopularityKeywords(TypedDict):
@@ -187,39 +188,40 @@ class TrainingSettings(Settings):
     """How a model is trained."""
 
     epochs: Common[int] = Field(200, ge=1)
-    """Passes over the train users at most."""
+    """Maximum number of passes over the training users."""
     batch_size: Training[int | None] = Field(None, ge=1)
-    """Users per step; by default 500, or fewer so that an epoch has at least five steps."""
+    """Users per step; by default 500, or fewer to give an epoch at least five steps."""
     learning_rate: Training[float] = Field(3e-3, gt=0)
-    """Of Adam."""
+    """Adam's learning rate."""
     l2: Training[float] = Field(0.0, ge=0)
     """L2 regularisation of all parameters."""
     beta_warmup: Training[int] = Field(0, ge=0)
     """Epochs over which beta grows linearly from 0."""
     clip: float = Field(5.0, gt=0)
-    """Largest norm of a gradient; longer ones are shortened to it."""
+    """Maximum gradient norm; longer gradients are scaled down to it."""
     patience: Training[int] = Field(15, ge=1)
-    """Stop after so many epochs without a better validation NDCG@100."""
+    """Stop after this many epochs without a better validation NDCG@100."""
     balance: float = Field(0.0, ge=0, le=1)
-    """How far long histories are held back: a user's likelihood counts items^−balance; 0 is the paper's sum."""
+    """How much to weigh down long histories: a user's likelihood is multiplied by items^−balance; 0 is the paper's
+    plain sum."""
     average: float = Field(5.0, ge=1)
-    """Epochs over which weights are averaged, exponentially; 1 takes those of each epoch as they are."""
+    """Epochs in the exponential moving average of the weights; 1 means no averaging."""
     likelihood: Literal["exact", "sampled"] = "exact"
-    """Of a history: over all items, or estimated from its own items and some others (for very large catalogues)."""
+    """Over all items (exact), or estimated from the history and a sample of others (for very large catalogues)."""
     negatives: int = Field(1024, ge=1)
-    """With the sampled likelihood: how many other items, drawn anew in each step for all its users."""
+    """With sampled likelihood: other items per step, shared by all its users."""
     sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
-    """How they are drawn: by the root of popularity, log-uniformly by its rank, or all alike."""
+    """With sampled likelihood: draw by the root of popularity, log-uniformly by popularity rank, or uniformly."""
     label_weight: Training[float] = Field(0.1, ge=0)
-    """With labels: what being wrong about an item counts, against being wrong about an interaction."""
+    """With labels: the weight of an error about an item relative to one about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
-    """Of matrix products; auto is bf16 where the hardware has it, on a CPU for those of the gradients only."""
+    """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
     scratch_mib: int = Field(16, ge=1)
-    """Memory that the sum over all items may take on a CPU beside its results; less is slower."""
+    """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
     seed: Common[int] = Field(0, ge=0, lt=2**63)
-    """Seed of everything random; on a CPU the same seed gives the same model."""
+    """Random seed; on a CPU the same seed gives the same model."""
     device: Common[str] = "auto"
-    """A GPU if there is one (auto), cpu, cuda, or cuda:1 for the second one."""
+    """A GPU if available (auto), cpu, cuda, or cuda:1 for the second GPU."""
 
     def users_per_step(self, users: int) -> int:
         """The batch size for so many train users."""
@@ -256,76 +258,76 @@ class ServingSettings(Settings):
     """How a run is served over HTTP."""
 
     host: Common[str] = Field("127.0.0.1", min_length=1)
-    """Address to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere."""
+    """Address to listen on: 127.0.0.1 for this machine only, 0.0.0.0 for everyone."""
     port: Common[int] = Field(8000, ge=0, le=65535)
-    """Port to listen on; 0 takes one that is free."""
+    """Port to listen on; 0 picks a free one."""
     token: Common[str | None] = Field(None, min_length=8, repr=False)
-    """A secret, of eight letters or more, that every request to the API must bring as `Authorization: Bearer …`."""
+    """A secret of at least eight characters that every API request must send as `Authorization: Bearer …`."""
     workers: Common[int] = Field(1, ge=1, le=256)
-    """Processes that answer; they share the weights."""
+    """Worker processes; they share the weights."""
     threads: int | None = Field(None, ge=1)
-    """Threads of the model in each process; by the cores if not given."""
+    """Model threads per process; by default chosen from the number of cores."""
     device: Common[str] = "cpu"
-    """Where the model lives: cpu, cuda, cuda:1, or auto for a GPU if there is one."""
+    """Where the model runs: cpu, cuda, cuda:1, or auto for a GPU if available."""
     edits: Literal["auto", "yes", "no"] = "auto"
-    """Whether people may rename and reload; auto: if only this machine can reach it, or a token is asked for."""
+    """Whether people may rename and reload; auto: only if the service is local or requires a token."""
     hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[^*]+)$")], ...] = ()
-    """Names by which the service may be called (the Host header), such as shop.example or *.shop.example; if none is
-    given, those of this machine where it listens on a local address, and any where it does not."""
+    """Accepted Host headers, such as shop.example or *.shop.example; by default this machine's names if it listens on
+    a local address, otherwise any."""
     origins: tuple[str, ...] = ()
     """Web sites whose pages may call the API (CORS), such as https://shop.example."""
     pictures: Common[str | None] = None
-    """A folder of pictures, named by item id: bag-17.jpg."""
+    """A folder of pictures named by item id, such as bag-17.jpg."""
     users: Common[str | None] = None
-    """A file of events whose users can be asked for by their ids; the held-out users of the run if not given."""
+    """A file of events whose users can be looked up by id; by default, the run's held-out users."""
     user_col: str | None = None
-    """Its column of users; guessed if not given, and so are the others."""
+    """Its user column; guessed if not given."""
     item_col: str | None = None
-    """Its column of items."""
+    """Its item column; guessed if not given."""
     rating_col: str | None = None
-    """Its column of ratings; lower ones than the run was trained on are seen, but no part of a history."""
+    """Its rating column; items rated below the run's threshold count as seen but not as history."""
     max_items: int = Field(1_000, ge=1)
-    """Items that one request may ask for."""
+    """Most items that one request may ask for."""
     max_history: int = Field(5_000, ge=1)
-    """Items of one history, and of `include` and `exclude`."""
+    """Most items in a history, in `include` and in `exclude`."""
     max_batch: int = Field(1_000, ge=1)
-    """Histories of one batch request."""
+    """Most histories in a batch request."""
     max_moves: int = Field(20, ge=0)
-    """Moves of one request."""
+    """Most moves in a request."""
     max_body: int = Field(4 * 2**20, ge=1_024)
-    """Bytes of one request."""
+    """Largest request body, in bytes."""
     max_waiting: int = Field(1_000, ge=1)
-    """Requests that may wait for the model; more are told to come again."""
+    """Requests that may wait for the model; further requests get 503."""
     together: int = Field(32, ge=1, le=4_096)
     """Requests that the model answers in one batch."""
     timeout: float = Field(30.0, gt=0)
-    """Seconds after which a request is given up."""
+    """Seconds before a request is abandoned."""
     drain: float = Field(1.0, ge=0)
-    """Seconds in which a server that is to end still takes new requests, closing connections one by one."""
+    """Seconds during which a stopping server still accepts requests while it closes connections."""
 
 
-def _say_all(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]:
-    """One message for each; a value that is neither a number nor the word it may be instead gets one, too."""
+def _messages(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]:
+    """One message per setting, even where a value fails both as a number and as a word."""
     words = {d["loc"][0]: d["ctx"]["expected"] for d in details if d["type"] == "literal_error" and len(d["loc"]) > 1}
     for detail in details:
         word = words.get(detail["loc"][0]) if detail["loc"] else None
         if word is None:
-            yield _say(settings, detail)
+            yield _message(settings, detail)
         elif detail["type"] != "literal_error":
-            yield f"{_say(settings, detail)}, or {word}"
+            yield f"{_message(settings, detail)}, or {word}"
 
 
-def _say(settings: type[Settings], detail: Any) -> str:
+def _message(settings: type[Settings], detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else "settings"
     if detail["type"] == "extra_forbidden":
         if settings is not TrainingSettings and name in TrainingSettings.model_fields:
-            return f"'{name}' is a setting of the training; give it to fit"
-        return f"no setting '{name}'; there are {', '.join(settings.model_fields) or 'none'}"
+            return f"'{name}' is a training setting; pass it to fit"
+        return f"unknown setting '{name}'; choose from {', '.join(settings.model_fields) or 'none'}"
     limits = {"greater_than": ("gt", "above"), "greater_than_equal": ("ge", "at least"),
               "less_than": ("lt", "below"), "less_than_equal": ("le", "at most")}  # fmt: skip
     if detail["type"] in limits:
         key, words = limits[detail["type"]]
         return f"{name} is {detail['input']!r}; it must be {words} {detail['ctx'][key]:g}"
     if name == "token":
-        return f"the token is no good: {detail['msg'].lower()}"  # a secret is not repeated
+        return f"invalid token: {detail['msg'].lower()}"  # without the secret itself
     return f"{name} is {detail['input']!r}; {detail['msg'].lower()}"

@@ -167,8 +167,8 @@ def _check_folder(out: Path, resume: bool, overwrite: bool, tell: Tell) -> None:
         raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
     if has_checkpoint and not resume and not overwrite:
         raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
-    own = (runs.TRAINING, *runs.FILES) if resume and has_checkpoint else (runs.TRAINING,)
-    check_free(out, overwrite, RunError, made=runs.FILES, own=own)
+    allowed = (runs.TRAINING, *runs.FILES) if resume and has_checkpoint else (runs.TRAINING,)
+    check_free(out, overwrite, RunError, replaceable=runs.FILES, allowed=allowed)
     if resume and not has_checkpoint:
         tell(Progress("note", f"{out}: no checkpoint yet, starting at the beginning"))
 

@@ -245,7 +245,7 @@ def test_files_that_macrid_did_not_write_are_never_replaced(invoke, prepared, tm
     for command in (("train", prepared, "--epochs", 1), ("data", "prepare", "shop"), ("demo", "--no-serve")):
         code, _, err = invoke(*command, "--out", tmp_path / "mine", "--overwrite")
         assert code == 1
-        assert "holds 'thesis.txt', which macrid did not write" in err
+        assert "'thesis.txt'" in err
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 
@@ -270,7 +270,7 @@ def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
         ("--concepts=0", "concepts is 0; it must be at least 1, or 'auto'"),
         ("--concepts=many", "concepts is 'many'"),
         ("--dropout=1", "dropout is 1.0"),
-        ("--model=svd++", "no model"),
+        ("--model=svd++", "'svd++'"),
     ):
         code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", option)
         assert code == 1
@@ -377,7 +377,7 @@ def test_the_working_folder_is_never_replaced(invoke, prepared, tmp_path, monkey
         (tmp_path / "here" / file).write_text("{}")
         code, _, err = invoke(*command, "--out", ".", "--overwrite")
         assert code == 1
-        assert "would delete the working or home folder" in err
+        assert "--overwrite would delete" in err
         (tmp_path / "here" / file).unlink()
 
 
@@ -635,7 +635,7 @@ def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
     [
         (None, "no such file"),
         ("{", "not JSON"),
-        ('{"model": "ease", "settings": {"concepts": 3}}', "no setting 'concepts'; there are regularisation"),
+        ('{"model": "ease", "settings": {"concepts": 3}}', "'concepts'; choose from regularisation"),
         ('{"model": "macridvae", "training": {"epochs": "few"}}', "epochs is 'few'"),
         ('{"model": "ease", "training": {"l2": 30}}', "l2 is for models trained in epochs; ease has regularisation"),
     ],

@@ -117,16 +117,16 @@ def test_dimensions_behind_hidden_layers_go_with_no_attribute(trained):
     assert {entry["attribute"] for entry in found[0]["dimensions"]} == {"price"}
     assert {(entry["attribute"], entry["correlation"]) for entry in found[1]["dimensions"]} == {(None, None)}
     assert all(entry["kl"] > 0 for entry in found[1]["dimensions"])
-    told = [any(note.startswith("hidden layers stand between") for note in found[layers]["notes"]) for layers in (0, 1)]
+    told = [any("hidden layers" in note for note in found[layers]["notes"]) for layers in (0, 1)]
     assert told == [False, True]
 
 
 def test_one_standard_deviation_of_zero_does_not_make_a_model_without_distribution():
     found = inspection.inspect(OneComponent(std=[0.5, 0.5, 0, 0.5]), np.zeros((20, 60)))
     assert found["kl"] is None
-    assert any("standard deviation of 0, so their KL is infinite" in note for note in found["notes"])
+    assert any("standard deviation of 0" in note for note in found["notes"])
     point = inspection.inspect(OneComponent(std=0), np.zeros((20, 60)))
-    assert "OneComponent has no distribution over components: KL is left out" in point["notes"]
+    assert any("OneComponent has no distribution" in note for note in point["notes"])
 
 
 def test_concepts_of_items_are_computed_once_however_many_concepts_there_are(trained, monkeypatch):
@@ -153,10 +153,10 @@ def test_a_run_without_held_out_users_tells_the_rest(invoke, trained, tmp_path):
     answer = json.loads(out)
     assert len(answer["concepts"]) == 7
     assert (answer["independence"], answer["kl"], answer["users"]) == (None, None, 0)
-    assert "the run keeps no held-out users" in " ".join(answer["notes"])
+    assert "no held-out users" in " ".join(answer["notes"])
     code, _, err = invoke("inspect", tmp_path / "run", "--split", "test")
     assert code == 1
-    assert "keeps no held-out users" in err
+    assert "no held-out users" in err
 
 
 def test_damaged_held_out_users_are_told_and_not_taken_for_none(invoke, trained, tmp_path):
@@ -203,7 +203,7 @@ def test_collapse_and_empty_concepts_are_warned_about(trained, report, monkeypat
     model, _ = trained
     monkeypatch.setattr(model, "concepts_of_items", lambda: np.repeat([2, 5], [150, len(model.items) - 150]))
     told = inspection.inspect(model, None)["warnings"]
-    assert told[0].startswith("collapse: items divide as over 1.")
+    assert told[0].startswith("collapse: only 1.")
     assert told[1] == "no item belongs to concept 0, 1, 3, 4, 6"
 
 
@@ -213,7 +213,7 @@ def test_all_items_in_one_of_two_concepts_are_warned_about():
         "effective_concepts": 1.0,
         "kl": None,
     }
-    assert inspection._warnings(report)[0].startswith("collapse: items divide as over 1.0 concepts of 2")
+    assert inspection._warnings(report)[0].startswith("collapse: only 1.0 of 2")
 
 
 def test_many_users_and_items_are_represented_by_some(monkeypatch, trained):
@@ -223,5 +223,5 @@ def test_many_users_and_items_are_represented_by_some(monkeypatch, trained):
     model, split = trained
     found = inspection.inspect(model, split.test.history)
     assert found["kl"]["users"] == found["users"] == 30
-    assert "30 of 50 held-out users, drawn at random, stand for all" in found["notes"]
+    assert "30 of 50 held-out users" in " ".join(found["notes"])
     assert len(found["dci"]["factors"]) == 2

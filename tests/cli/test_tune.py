@@ -113,7 +113,7 @@ def test_without_matplotlib_the_search_ends_well(ease, tmp_path, monkeypatch):
         (["--jobs", 0], "jobs is 0; it must be at least 1"),
         (["--confirm", -1], "confirm is -1; it must be at least 0"),
         (["--timeout", 0], "timeout is 0; it must be above 0"),
-        (["--model", "svd++"], "no model 'svd++'"),
+        (["--model", "svd++"], "'svd++'"),
         (["--model", "popularity"], "popularity has nothing to tune"),
         (["--fix", "konzepte=7"], "no setting 'konzepte' to fix"),
         (["--fix", "regularisation=-1"], "nothing of ease is left to tune"),

@@ -627,7 +627,7 @@ EYE = np.stack([np.eye(DIM, dtype=np.float32)] * 7)
 )
 def test_axes_that_do_not_fit_the_model_are_refused(run, change):
     rewritten(run, **change)
-    with pytest.raises(RunError, match="damaged run, its files do not fit together"):
+    with pytest.raises(RunError, match="damaged run"):
         macrid.load(run)
 
 
@@ -639,7 +639,7 @@ def test_names_that_do_not_fit_the_model_are_refused(run):
         macrid.load(run)
     told["concepts"][3]["name"] = 5
     (run / "names.json").write_text(json.dumps(told))
-    with pytest.raises(RunError, match=r"names\.json: damaged, cannot be read \(concepts\.3\.name: input should be"):
+    with pytest.raises(RunError, match=r"names\.json: .*concepts\.3\.name"):
         macrid.load(run)
 
 

@@ -150,7 +150,7 @@ def test_an_attribute_that_cannot_be_told_is_refused_with_where_it_can(planted):
         directions_towards(space, "luck")
     with pytest.raises(RequestError, match="'year' cannot be told from the item vectors in concept 4; it can in 0, 1"):
         directions_towards(space, "year", 4)
-    with pytest.raises(RequestError, match="no attribute 'colour'"):
+    with pytest.raises(RequestError, match="'colour'"):
         directions_towards(space, "colour")
 
 
@@ -181,7 +181,7 @@ def test_a_model_without_a_table_has_directions_of_popularity_only(place):
     vectors[:, 3] += (np.log(popularity) - 5) / 3
     space = space_of(place(vectors, np.arange(560) % 2, popularity=popularity))
     assert [each.vector.argmax() for each in directions_towards(space, "popularity")] == [3, 3]
-    with pytest.raises(RequestError, match="no attribute 'year'; items have popularity"):
+    with pytest.raises(RequestError, match="'year'; items have popularity"):
         directions_towards(space, "year")
 
 

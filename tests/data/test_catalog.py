@@ -90,8 +90,8 @@ def write_100k(folder):
 
 
 def netflix_lines(frame, item):
-    own = frame[frame.item == item]
-    return f"{item}:\n" + "".join(f"{user},{rating},2005-09-06\n" for user, _, rating in own.itertuples(index=False))
+    rows = frame[frame.item == item]
+    return f"{item}:\n" + "".join(f"{user},{rating},2005-09-06\n" for user, _, rating in rows.itertuples(index=False))
 
 
 def write_titles(folder, name):
@@ -124,12 +124,8 @@ WRITERS = {
 }
 
 
-def test_the_catalogue_has_every_name():
-    assert catalog.names() == NAMES
-
-
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_every_entry_says_what_where_and_under_which_licence(name):
+def test_every_entry_has_files_a_page_a_licence_and_counts(name):
     entry = catalog.entry(name)
     assert entry.name == name
     assert entry.what
@@ -139,8 +135,9 @@ def test_every_entry_says_what_where_and_under_which_licence(name):
     assert entry.expected or entry.raw
 
 
-def test_an_unknown_name_is_an_error_that_lists_the_names():
-    with pytest.raises(DataError, match=r"no data set is called 'ml-2m'; the catalogue has shop, ml-latest-small, .*"):
+def test_an_unknown_name_is_an_error_that_lists_the_catalogue():
+    assert catalog.names() == NAMES
+    with pytest.raises(DataError, match=f"'ml-2m'.*{', '.join(NAMES)}"):
         catalog.load("ml-2m")
 
 
@@ -155,12 +152,12 @@ def test_an_unknown_name_is_an_error_that_lists_the_names():
         ("netflix", 4, 40_000),
     ],
 )
-def test_recipes_are_those_of_the_literature(name, min_rating, heldout):
+def test_recipes_match_the_literature(name, min_rating, heldout):
     assert catalog.entry(name).recipe == Recipe(min_rating, heldout, min_items=5)
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_small_files_of_each_format_are_read_by_the_recipe_with_title_and_year(data, monkeypatch, name):
+def test_each_format_is_read_by_its_recipe_with_titles_and_years(data, monkeypatch, name):
     entry = tiny(monkeypatch, name, expected=Counts(12, 10, 60), raw=Counts(12, 10, 120))
     WRITERS[name](data / entry.folder)
     split = catalog.load(name)
@@ -204,7 +201,7 @@ def test_a_file_that_is_not_u_item_is_an_error_with_its_line(data, monkeypatch):
     write_100k(data / "ml-100k")
     with (data / "ml-100k" / "u.item").open("a") as file:
         file.write("11|too|short\n")
-    with pytest.raises(DataError, match=r"u\.item: line 11 has 3 fields"):
+    with pytest.raises(DataError, match=r"u\.item: line 11 "):
         catalog.load("ml-100k")
 
 
@@ -212,11 +209,11 @@ def test_movies_without_titles_are_an_error(data, monkeypatch):
     tiny(monkeypatch, "ml-latest-small", expected=None, raw=None)
     write_latest(data / "ml-latest-small")
     (data / "ml-latest-small" / "movies.csv").write_text("movieId,imdbId\n1,2\n")
-    with pytest.raises(DataError, match=r"movies\.csv: has no titles"):
+    with pytest.raises(DataError, match=r"movies\.csv: no titles"):
         catalog.load("ml-latest-small")
 
 
-def test_counts_that_do_not_match_are_an_error_with_both_and_the_likely_file(data, monkeypatch):
+def test_unexpected_counts_are_an_error_with_both_counts_and_the_likely_file(data, monkeypatch):
     tiny(monkeypatch, "ml-1m")
     write_1m(data / "ml-1m")
     with pytest.raises(DataError) as error:
@@ -224,18 +221,17 @@ def test_counts_that_do_not_match_are_an_error_with_both_and_the_likely_file(dat
     message = str(error.value)
     assert "expected 6,034 users, 3,502 items and 575,235 interactions" in message
     assert "found 12 users, 10 items and 60 interactions" in message
-    assert "ratings.dat is not the published one, or cut short: it has 120 rows instead of 1,000,209" in message
+    assert "ratings.dat" in message
+    assert "120 rows instead of 1,000,209" in message
 
 
 def test_raw_counts_of_ml_100k_are_checked(data):
     write_100k(data / "ml-100k")
-    with pytest.raises(
-        DataError, match=r"expected 943 users, 1,682 items and 100,000 interactions, found 12 users, 10 .*u\.data"
-    ):
+    with pytest.raises(DataError, match=r"943 users, 1,682 items and 100,000 .* 12 users, 10 items .*u\.data"):
         catalog.load("ml-100k")
 
 
-def test_files_are_looked_for_in_the_data_folder_then_in_the_cache(data, tmp_path, monkeypatch):
+def test_files_are_found_in_the_data_folder_then_in_the_cache(data, tmp_path, monkeypatch):
     entry = catalog.entry("ml-1m")
     assert catalog.locate(entry) is None
     write_1m(tmp_path / "cache" / "ml-1m")
@@ -256,27 +252,20 @@ def test_the_status_says_what_a_user_has_to_do(data):
     assert catalog.status(catalog.entry("ml-1m-ge3")) == "at hand"
 
 
-def test_the_shop_needs_no_files_and_is_the_same_every_time(data):
+def test_the_shop_needs_no_files(data):
     assert catalog.locate(catalog.entry("shop")) is None
-    one, other = (catalog.load("shop", download=False) for _ in range(2))
-    np.testing.assert_array_equal(one.train.matrix.indices, other.train.matrix.indices)
-    assert one.items == other.items
+    assert len(catalog.load("shop", download=False).train.users) == 3200
     assert not any(data.iterdir())
 
 
-def test_a_message_can_be_told_without_the_folders_of_this_machine(data, tmp_path, monkeypatch):
-    with pytest.raises(DataError) as error:
-        catalog.load("netflix")
-    assert f"in {data}/netflix; " in str(error.value)
-    told = catalog.portable(f"{error.value}; {tmp_path}/cache/x")
-    assert "in $MACRID_DATA/netflix; " in told
-    assert told.endswith("$MACRID_CACHE/x")
-    assert str(tmp_path) not in told
+def test_a_portable_message_names_no_folder_of_this_machine(data, tmp_path, monkeypatch):
+    message = f"missing in {data}/netflix; {tmp_path}/cache/x"
+    assert catalog.portable(message) == "missing in $MACRID_DATA/netflix; $MACRID_CACHE/x"
     monkeypatch.delenv("MACRID_DATA")
     assert catalog.portable("nothing to change") == "nothing to change"
 
 
-def test_the_cache_is_where_the_user_says_or_where_caches_are(monkeypatch, tmp_path):
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("MACRID_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -287,7 +276,7 @@ def test_the_cache_is_where_the_user_says_or_where_caches_are(monkeypatch, tmp_p
     assert catalog.cache_folder() == tmp_path / "mine"
 
 
-def test_netflix_files_that_are_missing_are_named_with_their_folder(data):
+def test_missing_files_are_named_with_their_folder_and_where_to_get_them(data):
     with pytest.raises(DataError) as error:
         catalog.load("netflix")
     message = str(error.value)
@@ -295,9 +284,11 @@ def test_netflix_files_that_are_missing_are_named_with_their_folder(data):
     assert "training_set/mv_0000001.txt" in message
     assert "combined_data_1.txt, combined_data_2.txt, combined_data_3.txt, combined_data_4.txt" in message
     assert "movie_titles.csv or movie_titles.txt" in message
+    with pytest.raises(DataError, match=r"ml-1m: missing ratings\.dat, movies\.dat in .*grouplens\.org/.*ml-1m\.zip"):
+        catalog.load("ml-1m", download=False)
 
 
-def test_only_the_files_that_are_missing_are_named(data):
+def test_files_that_exist_are_not_named_as_missing(data):
     write_netflix(data / "netflix")
     (data / "netflix" / "movie_titles.txt").unlink()
     with pytest.raises(DataError, match=r"netflix: missing movie_titles\.csv or movie_titles\.txt in"):
@@ -308,25 +299,9 @@ def test_only_the_files_that_are_missing_are_named(data):
         catalog.load("alishop-7c")
 
 
-def test_without_leave_to_download_the_error_says_what_to_fetch(data):
-    with pytest.raises(
-        DataError, match=r"ml-1m: missing ratings\.dat, movies\.dat in .*files\.grouplens\.org/.*ml-1m\.zip"
-    ):
-        catalog.load("ml-1m", download=False)
-
-
-def test_netflix_in_both_forms_is_the_same_as_one_file_of_events(tmp_path):
-    write_netflix(tmp_path / "one")
-    write_combined(tmp_path / "four")
-    frame = ratings().sort_values("item", kind="stable")
-    truth = Interactions.read(frame, min_rating=4)
-    for folder in ("one", "four"):
-        same_interactions(read_netflix(tmp_path / folder, 4, 5), truth)
-
-
-@pytest.mark.parametrize("block", [20, 64, 1_000])
+@pytest.mark.parametrize("block", [20, 64, 1_000_000])
 @pytest.mark.parametrize("write", [write_netflix, write_combined])
-def test_netflix_does_not_depend_on_where_blocks_end(tmp_path, monkeypatch, block, write):
+def test_both_netflix_layouts_read_like_one_file_of_events_wherever_blocks_end(tmp_path, monkeypatch, block, write):
     random = np.random.default_rng(1)
     frame = pd.DataFrame(
         {"user": random.integers(1, 40, 500), "item": random.integers(1, 11, 500), "rating": random.integers(1, 6, 500)}
@@ -346,8 +321,8 @@ def same_interactions(one, other):
         assert getattr(one.report, count) == getattr(other.report, count)
 
 
-@pytest.mark.parametrize("block", [20, 37, 64, 1_000_000])
-def test_netflix_with_windows_line_ends_and_without_a_last_one_is_read(tmp_path, monkeypatch, block):
+@pytest.mark.parametrize("block", [20, 37, 1_000_000])
+def test_netflix_files_may_have_windows_line_endings_and_lack_the_last(tmp_path, monkeypatch, block):
     monkeypatch.setattr(netflix, "BLOCK", block)
     write_combined(tmp_path / "netflix")
     truth = read_netflix(tmp_path / "netflix", 4, 5)
@@ -371,7 +346,7 @@ BAD_LINES = [
 
 @pytest.mark.parametrize("line", BAD_LINES)
 @pytest.mark.parametrize("write", [write_netflix, write_combined])
-def test_a_bad_line_of_netflix_is_named_with_file_and_number(tmp_path, write, line):
+def test_a_malformed_netflix_line_is_named_with_file_and_number(tmp_path, write, line):
     write(tmp_path / "netflix")
     name = "training_set/mv_0000003.txt" if write is write_netflix else "combined_data_2.txt"
     path = tmp_path / "netflix" / name
@@ -388,21 +363,21 @@ def test_netflix_ratings_without_a_movie_are_an_error(tmp_path, write):
     name = "training_set/mv_0000001.txt" if write is write_netflix else "combined_data_1.txt"
     path = tmp_path / "netflix" / name
     path.write_text(path.read_text().partition("\n")[2])
-    with pytest.raises(DataError, match=rf"{path}: (line 1 is|does not start with)"):
+    with pytest.raises(DataError, match=f"{path}: "):
         read_netflix(tmp_path / "netflix", 4, 5)
 
 
 def test_netflix_ratings_all_below_the_threshold_are_an_error(tmp_path):
     write_netflix(tmp_path / "netflix")
-    with pytest.raises(DataError, match="none of the 120 ratings reaches min_rating 6"):
+    with pytest.raises(DataError, match=r"120 ratings .* min_rating 6"):
         read_netflix(tmp_path / "netflix", 6, 5)
 
 
-def test_a_bad_line_of_netflix_titles_is_named(tmp_path):
+def test_a_malformed_netflix_title_is_named(tmp_path):
     write_netflix(tmp_path / "netflix")
     with (tmp_path / "netflix" / "movie_titles.txt").open("a") as file:
         file.write("no title\n")
-    with pytest.raises(DataError, match=r"movie_titles\.txt: line 11 is 'no title', not 'id,year,title'"):
+    with pytest.raises(DataError, match=r"movie_titles\.txt: line 11 is 'no title'"):
         read_netflix(tmp_path / "netflix", 4, 5)
 
 
@@ -418,7 +393,7 @@ def write_released(folder, categories="item_cate.csv"):
 
 
 @pytest.mark.parametrize("categories", ["item_cate.csv", "item_cate_sid.csv", None])
-def test_a_released_split_comes_back_in_the_order_of_its_files(tmp_path, categories):
+def test_a_released_split_is_read_in_file_order(tmp_path, categories):
     split = write_released(tmp_path, categories or "item_cate.csv")
     found = read_released(tmp_path, categories)
     assert list(found.items) == list(split.items)
@@ -445,7 +420,7 @@ def test_users_of_a_released_split_need_not_be_sorted(tmp_path):
     np.testing.assert_array_equal(found.validation.target.indices, split.validation.target.indices)
 
 
-def test_a_pair_that_a_released_split_has_twice_is_dropped_and_counted(data, monkeypatch):
+def test_a_repeated_pair_in_a_released_split_is_dropped_and_counted(data, monkeypatch):
     split = write_released(data / "alishop-7c" / "pro_sg")
     with (data / "alishop-7c" / "pro_sg" / "train.csv").open("a") as file:
         file.write(f"0,{split.train.matrix.indices[0]}\n")
@@ -457,23 +432,23 @@ def test_a_pair_that_a_released_split_has_twice_is_dropped_and_counted(data, mon
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "message"),
+    ("file", "text", "place"),
     [
-        ("train.csv", "uid,sid\n", "train.csv: there are no rows"),
-        ("train.csv", "uid,sid\n0,99\n", "row 1 names item 99, but unique_sid.txt has 10 lines"),
-        ("train.csv", "uid,sid\n0,-1\n", "row 1 names item -1"),
-        ("train.csv", "uid,sid\n0,x\n", "column 'sid' must hold a whole number"),
-        ("train.csv", "user,sid\n0,1\n", "train.csv: no column 'uid' for the user; the columns are 'user', 'sid'"),
-        ("train.csv", "uid,sid\n11,0\n", "user 11 is in more than one of train, validation and test"),
-        ("unique_sid.txt", "1\n1\n", "1 items come twice"),
-        ("item_cate_sid.csv", "sid,cate\n99,1\n", "names a sid outside of the 10 lines"),
-        ("item_cate_sid.csv", "sid,cate\n1,bag\n", "must hold two whole numbers"),
+        ("train.csv", "uid,sid\n", "train.csv: no rows"),
+        ("train.csv", "uid,sid\n0,99\n", "train.csv: row 1 .* 99,"),
+        ("train.csv", "uid,sid\n0,-1\n", "train.csv: row 1 .* -1,"),
+        ("train.csv", "uid,sid\n0,x\n", "train.csv: column 'sid'"),
+        ("train.csv", "user,sid\n0,1\n", "train.csv: no column 'uid' .*'user', 'sid'"),
+        ("train.csv", "uid,sid\n11,0\n", "user 11 "),
+        ("unique_sid.txt", "1\n1\n", "unique_sid.txt: 1 "),
+        ("item_cate_sid.csv", "sid,cate\n99,1\n", "item_cate_sid.csv: .* 10 lines"),
+        ("item_cate_sid.csv", "sid,cate\n1,bag\n", "item_cate_sid.csv: "),
     ],
 )
-def test_a_damaged_released_split_is_an_error_that_names_the_file(tmp_path, file, text, message):
+def test_a_damaged_released_split_is_an_error_that_names_the_place(tmp_path, file, text, place):
     write_released(tmp_path, "item_cate_sid.csv")
     (tmp_path / file).write_text(text)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=place):
         read_released(tmp_path, "item_cate_sid.csv")
 
 
@@ -509,7 +484,7 @@ def publish(web, name="ml-1m.zip", write=write_1m):
     (web / f"{name}.md5").write_text(f"{hashlib.md5(packed.getvalue()).hexdigest()}  {name}\n")
 
 
-def test_what_is_nowhere_is_downloaded_into_the_cache_once(data, web, tmp_path):
+def test_missing_data_is_downloaded_into_the_cache_once(data, web, tmp_path):
     publish(web)
     seen = []
     split = catalog.load("ml-1m", progress=lambda done, total: seen.append((done, total)))
@@ -521,18 +496,14 @@ def test_what_is_nowhere_is_downloaded_into_the_cache_once(data, web, tmp_path):
     assert seen == []
 
 
-def test_a_download_that_fails_says_what_to_put_where(data, web, tmp_path):
-    with pytest.raises(DataError) as error:
+def test_a_failed_download_says_what_to_put_where(data, web, tmp_path):
+    with pytest.raises(DataError, match=rf"ml-1m: .* 404 .*ratings\.dat, movies\.dat in {tmp_path}/cache/ml-1m"):
         catalog.load("ml-1m")
-    message = str(error.value)
-    assert "ml-1m: the download failed" in message
-    assert "404" in message
-    assert f"so that ratings.dat, movies.dat are in {tmp_path / 'cache' / 'ml-1m'}" in message
 
 
 def test_an_archive_without_the_files_is_an_error(data, web):
     publish(web, write=write_latest)
-    with pytest.raises(DataError, match=r"holds no ratings\.dat, movies\.dat"):
+    with pytest.raises(DataError, match=r"ml-1m: ratings\.dat, movies\.dat not in .*ml-1m\.zip"):
         catalog.load("ml-1m")
 
 
@@ -544,7 +515,7 @@ REAL = {
 }
 
 
-@pytest.mark.skipif(DATA is None, reason="MACRID_DATA is not set, so the real files are not at hand")
+@pytest.mark.skipif(DATA is None, reason="needs the real files (MACRID_DATA)")
 @pytest.mark.parametrize("name", REAL)
 def test_the_real_files_give_the_published_counts(name):
     train_users, items, interactions = REAL[name]

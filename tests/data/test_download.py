@@ -32,13 +32,13 @@ class Server:
 
     def __init__(self):
         self.content = zipped()
-        self.md5 = None  # that of the content unless given
+        self.md5 = None  # by default, that of the content
         self.ranges = True
         self.tag = '"one"'
         self.lengths = True
-        self.cuts = []  # how many bytes each of the next answers sends before the connection breaks
-        self.failures = []  # the status of each of the next answers
-        self.asked = []  # the Range of every request for the archive
+        self.cuts = []  # bytes sent by each of the next responses before the connection breaks
+        self.failures = []  # statuses of the next responses
+        self.ranges_requested = []  # one per request for the archive
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,14 +66,14 @@ class Server:
             request.end_headers()
             request.wfile.write(text)
             return
-        asked = request.headers.get("Range")
-        self.asked.append(asked)
+        requested = request.headers.get("Range")
+        self.ranges_requested.append(requested)
         if self.failures:
             request.send_error(self.failures.pop(0))
             return
         start = 0
-        if asked and self.ranges and request.headers.get("If-Range", self.tag) == self.tag:
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+        if requested and self.ranges and request.headers.get("If-Range", self.tag) == self.tag:
+            start = int(re.fullmatch(r"bytes=(\d+)-", requested)[1])
             if start >= len(self.content):
                 request.send_error(416)
                 return
@@ -111,85 +111,80 @@ def is_complete(cache):
     )
 
 
-def test_an_archive_is_fetched_verified_and_unpacked_and_nothing_else_is_left(server, tmp_path):
+def test_an_archive_is_fetched_and_unpacked_leaving_nothing_else(server, tmp_path):
     seen = []
     fetch_archive(server.url, tmp_path / "cache" / "set", lambda done, total: seen.append((done, total)))
     assert is_complete(tmp_path / "cache")
-    assert server.asked == [None]
+    assert server.ranges_requested == [None]
     total = len(server.content)
     assert seen[-1] == (total, total)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert len(seen) > 20
 
 
-def test_a_connection_cut_in_the_middle_is_resumed_by_itself(server, tmp_path):
+def test_a_broken_connection_is_resumed(server, tmp_path):
     server.cuts = [100_000, 50_000]
     seen = []
     fetch_archive(server.url, tmp_path / "set", lambda done, total: seen.append(done))
     assert is_complete(tmp_path)
-    assert server.asked == [None, "bytes=100000-", "bytes=150000-"]
+    assert server.ranges_requested == [None, "bytes=100000-", "bytes=150000-"]
     assert seen == sorted(seen)
 
 
-def test_a_server_that_never_gets_further_is_given_up_and_the_next_call_goes_on_from_there(server, tmp_path):
+def test_a_stalled_download_fails_and_the_next_call_resumes_it(server, tmp_path):
     server.cuts = [100_000, 0, 0, 0, 0]
-    with pytest.raises(DataError, match=r"set\.zip: the connection broke after 100,000 of 300,\d+ bytes"):
+    with pytest.raises(DataError, match=r"set\.zip: .* 100,000 of 300,\d+ bytes"):
         fetch_archive(server.url, tmp_path / "set")
     assert (tmp_path / "set.zip.part").stat().st_size == 100_000
-    server.asked.clear()
+    server.ranges_requested.clear()
     server.cuts.clear()
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
-    assert server.asked == ["bytes=100000-"]
+    assert server.ranges_requested == ["bytes=100000-"]
 
 
-def test_a_server_that_cannot_resume_is_asked_for_everything_again(server, tmp_path):
+def test_a_server_that_cannot_resume_sends_everything_again(server, tmp_path):
     server.ranges = False
     server.cuts = [100_000]
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
-    assert server.asked == [None, "bytes=100000-"]
+    assert server.ranges_requested == [None, "bytes=100000-"]
 
 
-def test_a_server_that_cannot_resume_and_always_breaks_is_given_up(server, tmp_path):
+def test_a_server_that_cannot_resume_and_always_breaks_is_abandoned(server, tmp_path):
     server.ranges = False
     server.cuts = [100_000, 50_000] * 25
-    with pytest.raises(DataError, match="the connection broke after"):
+    with pytest.raises(DataError, match=r"set\.zip: .*bytes"):
         fetch_archive(server.url, tmp_path / "set")
-    assert len(server.asked) < 10
+    assert len(server.ranges_requested) < 10
 
 
 @pytest.mark.parametrize("tag", ['"two"', ""])
-def test_a_file_that_changed_in_between_is_fetched_anew_in_one_request(server, tmp_path, tag):
+def test_a_file_that_has_changed_is_fetched_again_in_one_request(server, tmp_path, tag):
     (tmp_path / "set.zip.part").write_bytes(b"an older version" * 1_000)
     (tmp_path / "set.zip.part.tag").write_text('"one"')
     server.tag = tag
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
-    assert server.asked == ["bytes=16000-"]
+    assert server.ranges_requested == ["bytes=16000-"]
 
 
-def test_what_was_resumed_from_something_else_is_fetched_once_more(server, tmp_path):
-    (tmp_path / "set.zip.part").write_bytes(b"something else" * 1_000)
+@pytest.mark.parametrize("length", [14_000, 1_000_000])
+def test_a_part_of_another_file_is_fetched_again_from_scratch(server, tmp_path, length):
+    (tmp_path / "set.zip.part").write_bytes(b"x" * length)
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
-    assert server.asked == ["bytes=14000-", None]
+    assert server.ranges_requested == [f"bytes={length}-", None]
 
 
-def test_a_part_longer_than_the_file_is_fetched_anew(server, tmp_path):
-    (tmp_path / "set.zip.part").write_bytes(b"x" * 1_000_000)
-    fetch_archive(server.url, tmp_path / "set")
-    assert is_complete(tmp_path)
-
-
-def test_a_part_that_is_already_whole_is_not_fetched_again(server, tmp_path):
+def test_a_complete_part_is_not_fetched_again(server, tmp_path):
     (tmp_path / "set.zip.part").write_bytes(server.content)
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
-    assert server.asked == []
+    assert server.ranges_requested == []
 
 
-def test_a_server_that_does_not_tell_the_length_is_believed_if_the_checksum_fits(server, tmp_path):
+def test_an_unknown_length_is_fine_if_the_checksum_matches(server, tmp_path):
     server.lengths = False
     seen = []
     fetch_archive(server.url, tmp_path / "set", lambda done, total: seen.append(total))
@@ -199,7 +194,7 @@ def test_a_server_that_does_not_tell_the_length_is_believed_if_the_checksum_fits
 
 def test_a_wrong_checksum_is_an_error_and_leaves_nothing(server, tmp_path):
     server.md5 = "0" * 32
-    with pytest.raises(DataError, match=f"does not have the published MD5 {'0' * 32}"):
+    with pytest.raises(DataError, match=f"MD5 {'0' * 32}"):
         fetch_archive(server.url, tmp_path / "set")
     assert not (tmp_path / "set").exists()
     assert (tmp_path / "set.zip.part").stat().st_size == 0
@@ -207,31 +202,25 @@ def test_a_wrong_checksum_is_an_error_and_leaves_nothing(server, tmp_path):
 
 def test_a_checksum_file_without_a_checksum_is_an_error(server, tmp_path):
     server.md5 = "none today"
-    with pytest.raises(DataError, match=r"set\.zip\.md5 holds no MD5"):
+    with pytest.raises(DataError, match=r"set\.zip\.md5"):
         fetch_archive(server.url, tmp_path / "set")
 
 
-def test_a_server_in_trouble_is_asked_again(server, tmp_path):
+def test_server_errors_are_retried(server, tmp_path):
     server.failures = [503, 500]
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
 
 
-@pytest.mark.parametrize("status", [403, 404])
-def test_a_refusal_is_an_error_at_once(server, tmp_path, status):
-    server.failures = [status]
-    with pytest.raises(DataError, match=f"the server answers {status}"):
+@pytest.mark.parametrize(("status", "requests"), [(403, 1), (404, 1), (503, download.ATTEMPTS)])
+def test_a_refusal_is_final_and_a_server_error_is_retried_a_few_times(server, tmp_path, status, requests):
+    server.failures = [status] * 10
+    with pytest.raises(DataError, match=f"{status} "):
         fetch_archive(server.url, tmp_path / "set")
-    assert len(server.asked) == 1
+    assert len(server.ranges_requested) == requests
 
 
-def test_trouble_that_does_not_end_is_an_error_with_the_answer(server, tmp_path):
-    server.failures = [503] * 10
-    with pytest.raises(DataError, match="the server answers 503"):
-        fetch_archive(server.url, tmp_path / "set")
-
-
-def test_no_network_is_an_error_that_says_why(monkeypatch, tmp_path):
+def test_a_refused_connection_is_an_error_that_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(download, "WAIT", 0.0)
     monkeypatch.setenv("no_proxy", "*")
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -241,25 +230,25 @@ def test_no_network_is_an_error_that_says_why(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["set/../../evil", "/etc/evil", "../evil", "set\\..\\evil", "C:/evil", "set/a:b"])
-def test_an_archive_that_reaches_out_of_its_folder_is_not_unpacked(server, tmp_path, name):
+def test_an_archive_that_escapes_its_folder_is_not_unpacked(server, tmp_path, name):
     server.content = zipped({"set/events.csv": b"a", name: b"evil"})
-    with pytest.raises(DataError, match="outside of its folder; not unpacked"):
+    with pytest.raises(DataError, match=re.escape(f"'{name}'")):
         fetch_archive(server.url, tmp_path / "cache" / "set")
     assert names(tmp_path) == ["cache/set.zip.part", "cache/set.zip.part.tag"]
 
 
-def test_links_in_an_archive_are_not_unpacked(server, tmp_path):
+def test_an_archive_with_links_is_not_unpacked(server, tmp_path):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         link = zipfile.ZipInfo("set/link")
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     server.content = packed.getvalue()
-    with pytest.raises(DataError, match="outside of its folder"):
+    with pytest.raises(DataError, match="'set/link'"):
         fetch_archive(server.url, tmp_path / "set")
 
 
-def test_files_beside_the_folder_of_an_archive_are_left_out(server, tmp_path):
+def test_files_outside_the_folder_of_an_archive_are_ignored(server, tmp_path):
     server.content = zipped({"set/events.csv": EVENTS, "set/deep/items.csv": b"a", "__MACOSX/x": b"b", "note": b"c"})
     fetch_archive(server.url, tmp_path / "set")
     assert is_complete(tmp_path)
@@ -267,30 +256,24 @@ def test_files_beside_the_folder_of_an_archive_are_left_out(server, tmp_path):
 
 def test_an_archive_without_the_folder_is_an_error(server, tmp_path):
     server.content = zipped({"other/events.csv": b"a"})
-    with pytest.raises(DataError, match="has no folder 'set' inside"):
+    with pytest.raises(DataError, match=r"set\.zip.*'set'"):
         fetch_archive(server.url, tmp_path / "set")
     assert not (tmp_path / "set").exists()
 
 
-def test_a_damaged_archive_is_an_error_even_if_its_checksum_fits(server, tmp_path):
-    content = bytearray(server.content)
-    content[5_000] ^= 0xFF
-    server.content = bytes(content)
-    with pytest.raises(DataError, match=r"damaged zip file \(Bad CRC-32"):
+@pytest.mark.parametrize("content", [zipped()[:5_000] + b"\xff" + zipped()[5_001:], b"<html>login</html>"])
+def test_a_damaged_archive_is_an_error_even_if_its_checksum_matches(server, tmp_path, content):
+    assert content != server.content
+    server.content = content
+    with pytest.raises(DataError, match=r"set\.zip\.part: damaged"):
         fetch_archive(server.url, tmp_path / "set")
     assert not (tmp_path / "set").exists()
 
 
-def test_what_is_no_archive_is_an_error(server, tmp_path):
-    server.content = b"<html>login</html>"
-    with pytest.raises(DataError, match="damaged zip file"):
-        fetch_archive(server.url, tmp_path / "set")
-
-
-def test_two_downloads_of_one_archive_do_not_mix(server, tmp_path):
+def test_concurrent_downloads_of_an_archive_do_not_mix(server, tmp_path):
     with (tmp_path / "set.zip.part").open("ab") as other:
         assert lock(other.fileno())
-        with pytest.raises(DataError, match="another process is downloading this"):
+        with pytest.raises(DataError, match=r"set\.zip\.part"):
             fetch_archive(server.url, tmp_path / "set")
 
 
@@ -308,13 +291,13 @@ except DataError as error:
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_a_full_disk_is_an_error_and_leaves_no_half_folder(server, tmp_path, compressed):
-    if compressed:  # the archive fits, what is in it does not
+def test_a_full_disk_is_an_error_and_leaves_no_partial_folder(server, tmp_path, compressed):
+    if compressed:  # the archive fits, its contents do not
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("set/events.csv", b"0" * 500_000)
         server.content = packed.getvalue()
     command = [sys.executable, "-c", LIMITED, server.url, tmp_path / "set", "100000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "cannot be written (File too large)" in done.stdout
+    assert "(File too large)" in done.stdout
     assert names(tmp_path) == ["set.zip.part", "set.zip.part.tag"]

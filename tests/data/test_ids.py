@@ -14,7 +14,7 @@ ids = st.one_of(
 
 @settings(deadline=None)
 @given(ids)
-def test_ids_come_back_as_they_were_given(values):
+def test_ids_are_returned_unchanged(values):
     assert list(Ids(values)) == values
     assert Ids(values).positions(values).tolist() == list(range(len(values)))
     assert all(value in Ids(values) for value in values)
@@ -22,13 +22,8 @@ def test_ids_come_back_as_they_were_given(values):
 
 @settings(deadline=None)
 @given(ids)
-def test_order_is_that_of_python(values):
+def test_ids_sort_as_in_python(values):
     assert [values[position] for position in Ids(values).order()] == sorted(values)
-
-
-def test_numbers_sort_by_value_and_strings_by_code_point():
-    assert Ids([10, 9, 100]).order().tolist() == [1, 0, 2]
-    assert Ids(["10", "9", "100", "Z", "é", "a"]).order().tolist() == [0, 2, 1, 3, 5, 4]
 
 
 def test_an_unknown_id_has_position_minus_one():
@@ -46,14 +41,14 @@ def test_ids_are_a_sequence():
         some[3]
 
 
-def test_ids_of_the_same_values_and_kind_are_equal():
+def test_ids_with_the_same_values_and_type_are_equal():
     assert Ids([1, 2]) == Ids(pa.array([1, 2], pa.int8()))
     assert Ids(["a"]) == Ids(pa.array(["a"], pa.large_string())) == Ids(pa.array(["a"], pa.string_view()))
     assert Ids(["1", "2"]) != Ids([1, 2])
     assert Ids([1, 2]) != [1, 2]
 
 
-def test_take_keeps_the_kind_and_the_order_asked_for():
+def test_take_returns_ids_in_the_given_order():
     assert list(Ids(["a", "b", "c"]).take(pa.array([2, 0]).to_numpy())) == ["c", "a"]
 
 
@@ -62,28 +57,28 @@ def test_range_counts_from_zero():
     assert len(Ids.range(0)) == 0
 
 
-def test_text_is_parsed_as_the_kind_of_the_ids():
+def test_text_is_parsed_as_the_type_of_the_ids():
     assert Ids([7, 8]).parse("7") == 7
     assert Ids([7, 8]).parse("seven") == "seven"
     assert Ids(["007"]).parse("007") == "007"
 
 
-def test_repr_says_how_many_of_which_kind():
+def test_repr_shows_count_and_type():
     assert repr(Ids.range(1_000)) == "Ids(1,000 integers)"
     assert repr(Ids([])) == "Ids(0 strings)"
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "problem"),
     [
         ([1, "a"], "all strings or all integers"),
-        ([1.5], "type double; give strings or integers"),
-        ([True], "type bool"),
+        ([1.5], "double"),
+        ([True], "bool"),
         ([2**64], "all strings or all integers"),
-        (["a", None], "1 of 2 ids are missing"),
-        (pa.array([2**63], pa.uint64()), "do not fit 64 bits"),
+        (["a", None], "1 of 2"),
+        (pa.array([2**63], pa.uint64()), "64 bits"),
     ],
 )
-def test_other_ids_are_refused(values, message):
-    with pytest.raises(DataError, match=message):
+def test_ids_must_be_strings_or_64_bit_integers(values, problem):
+    with pytest.raises(DataError, match=problem):
         Ids(values)

@@ -1,4 +1,5 @@
 import gzip
+import re
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ KEPT = {7: [30, 10], 3: [10, 40], 5: [40]}  # at least 4, in order, once each
 
 
 def histories(data):
-    """What each user has, in order, by the caller's ids."""
+    """Each user's items, in order, by the caller's ids."""
     return {
         data.users[row]: [data.items[column] for column in data.matrix.indices[start:end]]
         for row, (start, end) in enumerate(zip(data.matrix.indptr, data.matrix.indptr[1:], strict=False))
@@ -50,7 +51,7 @@ def parquet(path):
 
 
 def csr():
-    """The same events as a matrix over positions, which can hold one value a pair."""
+    """The same events as a matrix by position, with one value per pair."""
     best = FRAME.groupby(["user_id", "item_id"], sort=False, as_index=False).rating.max()
     return sp.csr_array((best.rating, (best.user_id, best.item_id)), shape=(8, 41))
 
@@ -71,7 +72,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_kind_of_source_gives_the_same_interactions(kind, tmp_path):
+def test_every_source_gives_the_same_interactions(kind, tmp_path):
     data = Interactions.read(SOURCES[kind](tmp_path), min_rating=4, min_items=1)
     assert histories(data) == KEPT
     assert list(data.users) == [7, 3, 5]
@@ -91,7 +92,7 @@ def test_a_sparse_matrix_gives_the_same_histories_with_positions_as_ids(form):
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "parquet"])
-def test_strings_of_digits_stay_strings_where_the_source_has_types(kind, tmp_path):
+def test_strings_of_digits_stay_strings_in_typed_sources(kind, tmp_path):
     frame = pd.DataFrame({"user": ["1", "1", "2"], "item": ["10", "20", "10"]})
     source = {
         "pandas": frame,
@@ -103,19 +104,13 @@ def test_strings_of_digits_stay_strings_where_the_source_has_types(kind, tmp_pat
     assert histories(Interactions.read(source, min_items=1)) == {"1": ["10", "20"], "2": ["10"]}
 
 
-def test_ids_with_leading_zeros_survive_as_strings(tmp_path):
-    path = tmp_path / "e.csv"
-    path.write_text("user,item\n007,1\n8,2\n")
-    assert histories(Interactions.read(path, min_items=1)) == {"007": [1], "8": [2]}
-
-
 text_ids = st.text(st.characters(codec="utf-8", exclude_characters='\0\r\n"', exclude_categories=["Cs"]), min_size=1)
 written_ids = text_ids.filter(lambda value: value not in ("nan", "NaN", "null", "NULL") and value.strip() == value)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(written_ids, written_ids), min_size=1, max_size=30))
-def test_any_ids_survive_csv_and_frames_alike(tmp_path_factory, pairs):
+def test_any_ids_survive_csv_and_frames(tmp_path_factory, pairs):
     frame = pd.DataFrame(pairs, columns=["user", "item"], dtype="str")
     path = tmp_path_factory.mktemp("any") / "e.csv"
     frame.to_csv(path, index=False, quoting=1)
@@ -134,7 +129,7 @@ events = st.lists(
 
 @settings(deadline=None, max_examples=150)
 @given(events, st.integers(1, 4))
-def test_reading_keeps_first_pairs_of_users_with_enough_items_and_counts_the_rest(rows, min_items):
+def test_reading_keeps_distinct_pairs_of_users_with_enough_items_and_counts_the_rest(rows, min_items):
     kept = [(user, item) for user, item, rating in rows if rating >= 4]
     once = list(dict.fromkeys(kept))
     items_of = {user: [item for other, item in once if other == user] for user, _ in once}
@@ -154,7 +149,7 @@ def test_reading_keeps_first_pairs_of_users_with_enough_items_and_counts_the_res
     assert data.popularity.sum() == len(data)
 
 
-def test_without_a_threshold_every_row_is_an_interaction_and_ratings_are_not_looked_at(tmp_path):
+def test_without_a_threshold_every_row_counts_and_ratings_are_ignored(tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("user,item,rating\n1,1,bad\n1,2,\n")
     data = Interactions.read(path, min_items=1)
@@ -165,10 +160,8 @@ def test_without_a_threshold_every_row_is_an_interaction_and_ratings_are_not_loo
 def test_columns_are_guessed_and_the_report_says_so(tmp_path):
     data = Interactions.read(delimited(tmp_path / "e.csv", ","), min_rating=4, min_items=2)
     assert data.report.guessed == ("user = 'user_id'", "item = 'item_id'", "rating = 'rating'")
-    assert str(data.report) == (
-        "e.csv: 8 rows; guessed user = 'user_id', item = 'item_id', rating = 'rating';"
-        " 2 rows below the rating threshold left out; 1 duplicates dropped; 1 users with too few items left out"
-    )
+    counts = re.findall(r"\d+ \w+", str(data.report))
+    assert counts == ["8 rows", "2 rows", "1 duplicates", "1 users"]
 
 
 def test_columns_can_be_named_or_numbered(tmp_path):
@@ -178,88 +171,69 @@ def test_columns_can_be_named_or_numbered(tmp_path):
     assert histories(named) == histories(numbered)
 
 
-def test_floats_as_thresholds_work_on_whole_ratings():
+def test_a_fractional_threshold_works_on_integer_ratings():
     data = Interactions.read(FRAME.assign(rating=FRAME.rating.astype("int8")), min_rating=4.5, min_items=1)
     assert len(data) == 2
 
 
-@pytest.mark.parametrize("far", [3, 1_200_000])
-def test_a_rating_that_is_not_a_number_is_named_by_its_row_also_far_down(tmp_path, far):
+def test_a_bad_rating_is_named_by_its_row_even_far_down(tmp_path):
     path = tmp_path / "e.csv"
-    path.write_text("user,item,rating\n" + "1,22,4.5\n" * (far - 1) + "1,2,good\n" + "1,2,4\n")
-    with pytest.raises(DataError, match=rf"e\.csv, column 'rating': row {far:,} holds 'good', which is not a number"):
+    path.write_text("user,item,rating\n" + "1,22,4.5\n" * 1_199_999 + "1,2,good\n" + "1,2,4\n")
+    with pytest.raises(DataError, match=r"e\.csv, column 'rating': row 1,200,000 is 'good'"):
         Interactions.read(path, min_rating=4)
 
 
-@pytest.mark.parametrize("cell", ["", "NaN"])
-def test_an_empty_rating_is_named_by_its_row(tmp_path, cell):
+@pytest.mark.parametrize(
+    ("row", "column"), [(",1,4", "user"), ("NaN,1,4", "user"), ("1,null,4", "item"), ("1,2,", "rating")]
+)
+def test_an_empty_cell_is_named_by_column_and_row(tmp_path, row, column):
     path = tmp_path / "e.csv"
-    path.write_text(f"user,item,rating\n1,1,4\n1,2,{cell}\n")
-    with pytest.raises(DataError, match="row 2 is empty"):
+    path.write_text(f"user,item,rating\n1,1,4\n{row}\n")
+    with pytest.raises(DataError, match=rf"e\.csv, column '{column}': row 2 "):
         Interactions.read(path, min_rating=4)
 
 
-@pytest.mark.parametrize("cell", ["", "NaN", "null"])
-@pytest.mark.parametrize("column", ["user", "item"])
-def test_an_empty_id_is_named_by_column_and_row(tmp_path, cell, column):
-    path = tmp_path / "e.csv"
-    bad = f"{cell},1" if column == "user" else f"1,{cell}"
-    path.write_text(f"user,item\n1,1\n{bad}\n")
-    with pytest.raises(DataError, match=rf"e\.csv, column '{column}': the id is empty in row 2"):
-        Interactions.read(path)
+@pytest.mark.parametrize("source", [FRAME, csr()])
+def test_ratings_all_below_the_threshold_are_an_error_with_the_highest(source):
+    with pytest.raises(DataError, match=r"min_rating 9.* 5;"):
+        Interactions.read(source, min_rating=9)
 
 
-def test_ratings_all_below_the_threshold_are_an_error_with_the_highest():
-    with pytest.raises(DataError, match="all 8 ratings are below min_rating 9; the highest is 5, lower the threshold"):
-        Interactions.read(FRAME, min_rating=9)
-    with pytest.raises(DataError, match="the highest is 5"):
-        Interactions.read(csr(), min_rating=9)
-
-
-def test_no_user_with_enough_items_is_an_error_with_the_most():
-    with pytest.raises(DataError, match="no user has 5 items, the most is 3; lower min_items"):
+def test_no_user_with_enough_items_is_an_error_with_the_longest_history():
+    with pytest.raises(DataError, match=r" 5 items.* 3,"):
         Interactions.read(FRAME)
 
 
 def test_a_header_without_rows_is_an_error(tmp_path):
-    path = tmp_path / "e.csv"
-    path.write_text("user,item\n")
-    with pytest.raises(DataError, match=r"e\.csv: (there are no rows|the file has no rows)"):
-        Interactions.read(path)
-    with pytest.raises(DataError, match="there are no rows"):
-        Interactions.read(pa.table({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}))
+    (tmp_path / "e.csv").write_text("user,item\n")
+    for source in (tmp_path / "e.csv", FRAME[:0]):
+        with pytest.raises(DataError, match="no rows"):
+            Interactions.read(source)
 
 
-def test_no_such_column_lists_the_columns(tmp_path):
-    with pytest.raises(DataError, match="no column 'who' for the user; the columns are 'user_id', 'item_id', 'rating'"):
-        Interactions.read(delimited(tmp_path / "e.csv", ","), user="who")
-    with pytest.raises(DataError, match="no column looks like the rating"):
-        Interactions.read(FRAME.drop(columns="rating"), min_rating=4)
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [({"user": "who"}, "'who'.*'user_id', 'item_id'"), ({"user": "item_id"}, "'item_id'"), ({"min_items": 0}, "0"),
+     ({"min_rating": 4}, "rating")],
+)  # fmt: skip
+def test_impossible_arguments_are_an_error_that_names_them(arguments, named):
+    with pytest.raises(DataError, match=named):
+        Interactions.read(FRAME.drop(columns="rating"), **arguments)
 
 
-def test_one_column_cannot_be_two_things():
-    with pytest.raises(DataError, match="'item_id' cannot be both the user and the item"):
-        Interactions.read(FRAME, user="item_id")
-
-
-def test_min_items_must_be_at_least_one():
-    with pytest.raises(DataError, match="min_items is 0"):
-        Interactions.read(FRAME, min_items=0)
-
-
-def test_stored_zeros_of_a_matrix_are_no_interactions():
+def test_stored_zeros_in_a_matrix_are_not_interactions():
     matrix = sp.csr_array(np.array([[1.0, 2.0], [3.0, 4.0]]))
     matrix.data[0] = 0
     assert histories(Interactions.read(matrix, min_items=1)) == {0: [1], 1: [0, 1]}
 
 
-@pytest.mark.parametrize(("value", "message"), [(np.nan, "not numbers"), (np.inf, "not numbers"), (0.0, "is empty")])
-def test_a_matrix_without_usable_values_is_refused(value, message):
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_matrix_without_usable_values_is_refused(value):
+    with pytest.raises(DataError):
         Interactions.read(sp.csr_array(([value], ([0], [0])), shape=(2, 2)))
 
 
-def test_items_are_joined_by_id_and_unknown_ones_have_no_attributes():
+def test_items_are_joined_by_id_with_nulls_for_missing_ones():
     items = pd.DataFrame({"item": [10, 30, 99], "title": ["ten", "thirty", "never seen"], "price": [1, 3, 9]})
     data = Interactions.read(FRAME, min_rating=4, min_items=1, items=items)
     assert list(data.items) == [30, 10, 40]
@@ -275,14 +249,12 @@ def test_items_are_joined_across_strings_and_integers(tmp_path):
     assert list(data.items) == ["30", "10", "40"]
 
 
-def test_an_items_table_that_knows_no_item_is_an_error_that_shows_both_kinds_of_ids():
-    with pytest.raises(
-        DataError, match="none of the 3 items is in the items table; its ids start with 'a', the events' with"
-    ):
+def test_an_items_table_without_any_of_the_items_is_an_error_that_shows_both_ids():
+    with pytest.raises(DataError, match=r"3 items.*'30', '10', '40'.*'a'"):
         Interactions.read(FRAME, min_rating=4, min_items=1, items=pd.DataFrame({"item": ["a"], "title": ["A"]}))
 
 
-def test_an_items_table_of_ids_alone_gives_no_attributes():
+def test_an_items_table_with_only_ids_gives_no_attributes():
     data = Interactions.read(FRAME, min_rating=4, min_items=1, items=pd.DataFrame({"item": [10, 30]}))
     assert data.table is None
 
@@ -291,37 +263,34 @@ def test_the_matrix_is_binary_and_keeps_the_order_read():
     data = Interactions.read(FRAME, min_items=1)
     assert data.matrix.dtype == np.float32
     assert set(data.matrix.data) == {1.0}
+    assert repr(data) == "Interactions(3 users, 4 items, 7 interactions)"
     assert histories(data)[7] == [30, 10, 20]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 9)), unique=True, max_size=50))
-def test_the_order_of_pairs_is_kept_inside_each_row_however_many_rows_there_are(pairs):
+def test_pairs_keep_their_order_within_each_row(pairs):
     rows, columns = (np.array([pair[side] for pair in pairs], dtype=np.int32) for side in (0, 1))
     matrix = csr_from_pairs(rows, columns, (200_001, 10))
     for row in set(rows.tolist()):
-        own = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-        assert own.tolist() == [column for other, column in pairs if other == row]
+        items = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+        assert items.tolist() == [column for other, column in pairs if other == row]
     assert matrix.nnz == len(pairs)
 
 
-def test_pairs_come_from_the_matrix_where_the_order_read_is_not_known():
+def test_pairs_come_from_the_matrix_if_the_order_read_is_unknown():
     data = Interactions.read(FRAME, min_items=1)
     again = Interactions(data.matrix, data.users, data.items)
     assert again.pairs[0].tolist() == [0, 0, 0, 1, 1, 1, 2]
     assert again.pairs[1].tolist() == data.matrix.indices.tolist()
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_mismatched_shapes_are_refused():
     matrix = sp.csr_array(np.eye(2))
-    with pytest.raises(DataError, match="2 users and 3 items"):
+    with pytest.raises(DataError, match="3 items"):
         Interactions(matrix, Ids.range(2), Ids.range(3))
-    with pytest.raises(DataError, match="1 rows for 2 items"):
+    with pytest.raises(DataError, match="1 rows"):
         Interactions(matrix, Ids.range(2), Ids.range(2), pa.table({"title": ["a"]}))
-
-
-def test_repr_counts():
-    assert repr(Interactions.read(FRAME, min_items=1)) == "Interactions(3 users, 4 items, 7 interactions)"
 
 
 def test_an_items_table_from_polars_joins_by_the_column_of_the_events():
@@ -331,6 +300,6 @@ def test_an_items_table_from_polars_joins_by_the_column_of_the_events():
     assert data.table.to_pydict() == {"title": ["X", "Y", None], "colour": [None, "red", None]}
 
 
-def test_lists_in_an_id_column_are_answered_with_what_to_do():
-    with pytest.raises(DataError, match="column 'item_id': holds lists; give one row per user and item"):
+def test_lists_in_an_id_column_are_an_error_that_says_what_to_do():
+    with pytest.raises(DataError, match=r"'item_id': .*lists.*explode"):
         Interactions.read(pl.DataFrame({"user_id": [1, 2], "item_id": [[1], [2]]}))

@@ -42,9 +42,9 @@ RELEASED = {
 }
 
 
-@pytest.mark.skipif(DATA is None, reason="MACRID_DATA is not set, so the real files are not at hand")
+@pytest.mark.skipif(DATA is None, reason="needs the real files (MACRID_DATA)")
 @pytest.mark.parametrize("recipe", RELEASED, ids=lambda recipe: f"{recipe[0].split('/')[0]}-ge{recipe[1]}")
-def test_the_split_is_byte_identical_with_the_published_one(recipe, tmp_path):
+def test_the_split_is_byte_identical_to_the_published_one(recipe, tmp_path):
     file, min_rating, heldout = recipe
     Interactions.read(Path(DATA) / file, min_rating=min_rating).split(heldout).write_released(tmp_path)
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()}
@@ -52,7 +52,7 @@ def test_the_split_is_byte_identical_with_the_published_one(recipe, tmp_path):
 
 
 def slow_truth(frame, n, seed=98765):
-    """The protocol of Liang et al., step by step, in pandas: what each user of each group has, in order."""
+    """The protocol of Liang et al., step by step in pandas: each user's items by group, in order."""
     frame = frame.drop_duplicates(["user", "item"])
     frame = frame[frame.groupby("user").item.transform("size") >= 5]
     users = np.array(sorted(frame.user.unique()), dtype=object)
@@ -67,11 +67,11 @@ def slow_truth(frame, n, seed=98765):
         rows = frame[frame.user.isin(groups[group]) & frame.item.isin(items)]
         history, target = {}, {}
         np.random.seed(seed)
-        for user, own in rows.groupby("user", sort=True):
-            drawn = np.zeros(len(own), dtype=bool)
-            if len(own) >= 5:
-                drawn[np.random.choice(len(own), size=int(0.2 * len(own)), replace=False)] = True
-            history[user], target[user] = list(own.item[~drawn]), list(own.item[drawn])
+        for user, events in rows.groupby("user", sort=True):
+            drawn = np.zeros(len(events), dtype=bool)
+            if len(events) >= 5:
+                drawn[np.random.choice(len(events), size=int(0.2 * len(events)), replace=False)] = True
+            history[user], target[user] = list(events.item[~drawn]), list(events.item[drawn])
         result[f"{group} history"] = {user: history.get(user, []) for user in groups[group]}
         result[f"{group} target"] = {user: target.get(user, []) for user in groups[group]}
     return result
@@ -96,7 +96,7 @@ def found(split):
 
 
 def random_frame(seed, users=30, items=25, rows=400, kind="integers"):
-    """Unsorted events with a long tail: some items are only with held-out users, and some of these have few left."""
+    """Unsorted events with a long tail: some items only belong to held-out users, some of whom have few left."""
     random = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {"user": random.integers(0, users, rows) * 7, "item": (items * random.random(rows) ** 2).astype(int) + 100}
@@ -107,34 +107,21 @@ def random_frame(seed, users=30, items=25, rows=400, kind="integers"):
 
 
 @pytest.mark.parametrize("kind", ["integers", "strings"])
-@pytest.mark.parametrize("seed", range(8))
-def test_the_split_is_that_of_a_slow_transcription_of_the_protocol(seed, kind):
+@pytest.mark.parametrize("seed", range(4))
+def test_the_split_matches_a_slow_transcription_of_the_protocol(seed, kind):
     frame = random_frame(seed, items=25 if seed % 2 else 200, kind=kind)
     assert found(Interactions.read(frame).split(6)) == slow_truth(frame, 6)
 
 
-def test_the_seed_is_that_of_every_draw():
+def test_the_seed_determines_every_draw():
     frame = random_frame(0)
     assert found(Interactions.read(frame).split(5, seed=7)) == slow_truth(frame, 5, seed=7)
     assert found(Interactions.read(frame).split(5, seed=7)) != slow_truth(frame, 5)
 
 
-def test_the_order_of_rows_does_not_move_users_between_groups():
-    frame = random_frame(1)
-    shuffled = frame.sample(frac=1, random_state=0)
-    one, other = (found(Interactions.read(source).split(5)) for source in (frame, shuffled))
-    assert one["users"] == other["users"]
-
-
-def test_categories_in_any_order_change_nothing():
-    frame = random_frame(2, kind="strings")
-    categories = frame.assign(user=frame.user.astype("category"), item=frame.item.astype("category"))
-    assert found(Interactions.read(frame).split(5)) == found(Interactions.read(categories).split(5))
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4))
-def test_groups_share_no_user_items_come_from_train_and_nothing_is_lost(seed, heldout, min_items):
+def test_groups_share_no_users_items_come_from_train_and_nothing_is_lost(seed, heldout, min_items):
     frame = random_frame(seed, users=16, items=60, rows=200)
     data = Interactions.read(frame, min_items=min_items)
     split = data.split(heldout)
@@ -154,25 +141,13 @@ def test_groups_share_no_user_items_come_from_train_and_nothing_is_lost(seed, he
             assert len(target[user]) == (int(0.2 * len(known)) if len(known) >= 5 else 0)
 
 
-def test_a_small_example_by_hand():
-    """Three users; numpy's permutation of three from this seed, and one item of five to predict."""
-    frame = pd.DataFrame([(user, item) for user in (2, 0, 1) for item in range(5)], columns=["user", "item"])
-    order = np.random.RandomState(98765).permutation(3).tolist()
-    split = Interactions.read(frame).split(1)
-    assert [list(split.train.users), list(split.validation.users), list(split.test.users)] == [[u] for u in order]
-    drawn = int(np.random.RandomState(98765).choice(5, size=1, replace=False)[0])
-    for group in (split.validation, split.test):
-        assert group.target.indices.tolist() == [drawn]
-        assert group.history.indices.tolist() == [item for item in range(5) if item != drawn]
-
-
-def test_items_that_no_train_user_has_are_dropped_with_their_attributes():
+def test_items_of_no_train_user_are_dropped_with_their_attributes():
     frame = pd.DataFrame([(user, user * 10 + item) for user in range(3) for item in range(5)], columns=["user", "item"])
     titles = pd.DataFrame({"item": frame.item, "title": [f"item {item}" for item in frame.item]})
     split = Interactions.read(frame, items=titles).split(1)
-    own = split.train.users[0] * 10
-    assert list(split.items) == [own + item for item in range(5)]
-    assert split.table.column("title").to_pylist() == [f"item {own + item}" for item in range(5)]
+    first = split.train.users[0] * 10
+    assert list(split.items) == [first + item for item in range(5)]
+    assert split.table.column("title").to_pylist() == [f"item {first + item}" for item in range(5)]
     assert split.validation.history.nnz == split.validation.target.nnz == split.test.history.nnz == 0
 
 
@@ -183,33 +158,24 @@ def test_a_share_is_of_all_users():
 
 
 @pytest.mark.parametrize(
-    ("heldout", "message"),
-    [
-        (15, r"heldout asks for 2 × 15 users \(validation and test\), but there are 30; give at most 14"),
-        (1_000, "give at most 14, or a share"),
-        (0.5, "2 × 15 users"),
-        (0, "is nobody"),
-        (0.001, "is nobody"),
-        (-3, "is nobody"),
-        (2.5, "give a whole number of users"),
-        (float("nan"), "heldout is nan"),
-        (float("inf"), "heldout is inf"),
-    ],
-)
-def test_what_cannot_be_held_out_is_refused(heldout, message):
+    ("heldout", "named"),
+    [(15, "2 × 15 .* 30; .* 14"), (1_000, " 14,"), (0.5, "2 × 15 "), (0, "0"), (0.001, "0.001"), (-3, "-3"),
+     (2.5, "2.5"), (float("nan"), "nan"), (float("inf"), "inf")],
+)  # fmt: skip
+def test_an_impossible_number_of_held_out_users_is_refused(heldout, named):
     data = Interactions.read(random_frame(0), min_items=1)
     assert len(data.users) == 30
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"heldout.*{named}"):
         data.split(heldout)
 
 
-def test_repr_counts_each_group():
+def test_repr_shows_the_size_of_each_group():
     text = repr(Interactions.read(random_frame(0), min_items=1).split(5))
     assert text.startswith("Split(train=Interactions(20 users, ")
     assert "validation=HeldOut(5 users, " in text
 
 
-def test_the_written_out_split_names_users_and_items_by_position(tmp_path):
+def test_a_released_split_numbers_users_and_items_by_position(tmp_path):
     split = Interactions.read(random_frame(3, kind="strings")).split(5)
     split.write_released(tmp_path / "new")
     assert (tmp_path / "new" / "unique_sid.txt").read_text().split() == list(split.items)

@@ -61,7 +61,7 @@ def same_split(one, other):
 
 @pytest.mark.parametrize("kind", ["int64", "str"])
 @pytest.mark.parametrize("titles", [True, False])
-def test_a_split_comes_back_as_it_was_written(tmp_path, kind, titles):
+def test_a_split_reads_back_as_written(tmp_path, kind, titles):
     split = small_split(kind, titles)
     store.write(split, tmp_path / "data")
     same_split(store.read(tmp_path / "data"), split)
@@ -76,14 +76,13 @@ rows = st.lists(st.lists(st.integers(0, 5), unique=True), min_size=2, max_size=2
 
 def matrix(histories):
     indptr = np.cumsum([0, *map(len, histories)], dtype=np.int64)
-    return binary_csr(
-        indptr, np.array([item for own in histories for item in own], dtype=np.int32), (len(histories), 6)
-    )
+    indices = np.array([item for history in histories for item in history], dtype=np.int32)
+    return binary_csr(indptr, indices, (len(histories), 6))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(ids, ids, st.tuples(rows, rows, rows, rows, rows))
-def test_any_ids_and_any_histories_empty_ones_too_come_back(tmp_path_factory, users, items, histories):
+def test_any_ids_and_histories_even_empty_ones_read_back(tmp_path_factory, users, items, histories):
     users, items = Ids(users), Ids(items)
     train, *heldout = map(matrix, histories)
     groups = [users.take(np.arange(start, start + 2)) for start in (0, 2, 4)]
@@ -97,7 +96,7 @@ def test_any_ids_and_any_histories_empty_ones_too_come_back(tmp_path_factory, us
     same_split(store.read(folder), split)
 
 
-def test_the_item_indices_are_a_map_of_the_file_and_not_a_copy(prepared):
+def test_item_indices_are_memory_mapped(prepared):
     array = store.read(prepared).train.matrix.indices
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -105,7 +104,7 @@ def test_the_item_indices_are_a_map_of_the_file_and_not_a_copy(prepared):
     assert not array.flags.writeable
 
 
-def test_about_says_what_it_is_and_how_it_was_made(tmp_path):
+def test_about_describes_the_data_and_its_origin(tmp_path):
     split = small_split()
     store.write(split, tmp_path / "data", about={"min_rating": 4, "source": "naïve.csv"})
     about = store.read_about(tmp_path / "data")
@@ -118,7 +117,7 @@ def test_about_says_what_it_is_and_how_it_was_made(tmp_path):
     assert about["made"].endswith("+00:00")
 
 
-def test_items_and_users_are_tables_anyone_can_read(prepared):
+def test_items_and_users_are_plain_parquet(prepared):
     split = small_split()
     items = pq.read_table(prepared / "items.parquet")
     assert items.column_names == ["id", "title", "price"]
@@ -130,13 +129,13 @@ def test_items_and_users_are_tables_anyone_can_read(prepared):
 def test_a_folder_that_is_not_empty_is_refused_and_untouched(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine").write_text("precious")
-    with pytest.raises(DataError, match=r"data: is not empty; .* --overwrite"):
+    with pytest.raises(DataError, match=r"data: .*--overwrite"):
         store.write(small_split(), tmp_path / "data")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_an_empty_folder_is_taken(tmp_path):
+def test_an_empty_folder_is_used(tmp_path):
     (tmp_path / "data").mkdir()
     store.write(small_split(), tmp_path / "data")
     assert len(store.read(tmp_path / "data").items) == 30
@@ -148,7 +147,7 @@ def test_overwrite_replaces_the_whole_folder(tmp_path, prepared):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_what_is_being_read_can_be_overwritten_with_itself(prepared):
+def test_a_memory_mapped_split_can_be_overwritten_with_itself(prepared):
     split = store.read(prepared)
     store.write(split, prepared, overwrite=True)
     same_split(store.read(prepared), small_split())
@@ -156,36 +155,34 @@ def test_what_is_being_read_can_be_overwritten_with_itself(prepared):
 
 def test_a_file_of_that_name_is_refused(tmp_path):
     (tmp_path / "data").write_text("precious")
-    with pytest.raises(DataError, match="data: is a file"):
+    with pytest.raises(DataError, match="data: "):
         store.write(small_split(), tmp_path / "data", overwrite=True)
     assert (tmp_path / "data").read_text() == "precious"
 
 
 @pytest.mark.parametrize("where", ["working", "home"])
-def test_overwrite_never_deletes_the_working_or_home_folder(tmp_path, monkeypatch, where):
-    own = tmp_path / "a"
-    store.write(small_split(), own)
+def test_overwrite_never_deletes_the_working_or_home_folder(prepared, monkeypatch, where):
     if where == "working":
-        monkeypatch.chdir(own)
+        monkeypatch.chdir(prepared)
     else:
-        monkeypatch.setenv("HOME", str(own))
-    with pytest.raises(DataError, match="would delete the working or home folder"):
-        store.write(small_split(), own, overwrite=True)
-    same_split(store.read(own), small_split())
+        monkeypatch.setenv("HOME", str(prepared))
+    with pytest.raises(DataError, match=str(prepared)):
+        store.write(small_split(), prepared, overwrite=True)
+    same_split(store.read(prepared), small_split())
 
 
 def test_overwrite_never_deletes_a_file_that_macrid_did_not_write(prepared):
     (prepared / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match=r"holds 'thesis.txt', which macrid did not write"):
+    with pytest.raises(DataError, match=r"'thesis\.txt'"):
         store.write(small_split(), prepared, overwrite=True)
     assert (prepared / "thesis.txt").read_text() == "years of work"
 
 
-def test_ids_of_two_kinds_are_refused(tmp_path):
+def test_ids_of_mixed_types_are_refused(tmp_path):
     split = small_split()
     other = Ids([f"u{user}" for user in split.test.users])
     mixed = Split(split.train, split.validation, HeldOut(split.test.history, split.test.target, other))
-    with pytest.raises(DataError, match="strings in one group and integers in another"):
+    with pytest.raises(DataError, match=r"strings .* integers"):
         store.write(mixed, tmp_path / "data")
     assert not any(tmp_path.iterdir())
 
@@ -211,38 +208,27 @@ def test_a_full_disk_is_an_error_and_the_old_folder_survives(tmp_path, prepared,
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, prepared, str(limit)], capture_output=True, text=True, check=True
     )
-    assert "data: cannot be written (" in done.stdout
-    assert "what was there before is untouched" in done.stdout
+    assert done.stdout.startswith(f"{prepared}: ")
     same_split(store.read(prepared), small_split())
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_kill_between_the_two_renames_of_an_overwrite_loses_nothing(prepared):
+def test_a_kill_between_the_renames_of_an_overwrite_loses_nothing(prepared):
     os.rename(prepared, prepared.with_name(".data.previous"))
     same_split(store.read(prepared), small_split())
 
 
-def test_no_such_folder_is_an_error_that_says_how_to_make_one(tmp_path):
-    with pytest.raises(DataError, match=r"nothing: no such folder; make it with `macrid data prepare"):
+def test_a_missing_folder_is_an_error_that_says_how_to_create_it(tmp_path):
+    with pytest.raises(DataError, match=r"nothing: .*`macrid data prepare"):
         store.read(tmp_path / "nothing")
 
 
-def test_a_foreign_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match=r"not a prepared folder \(it has no about\.json\)"):
+@pytest.mark.parametrize("text", [None, '{"name": "a package"}', "[1, 2]", "7", "{"])
+def test_a_folder_of_something_else_is_an_error(tmp_path, text):
+    if text is not None:
+        (tmp_path / "about.json").write_text(text)
+    with pytest.raises(DataError, match=r"about\.json"):
         store.read(tmp_path)
-
-
-@pytest.mark.parametrize("text", ['{"name": "a package"}', "[1, 2]", "7"])
-def test_an_about_of_something_else_is_an_error(tmp_path, text):
-    (tmp_path / "about.json").write_text(text)
-    with pytest.raises(DataError, match=r"its about\.json is of something else"):
-        store.read(tmp_path)
-
-
-def test_an_about_that_is_no_json_is_an_error(prepared):
-    (prepared / "about.json").write_text("{")
-    with pytest.raises(DataError, match=r"about\.json: damaged"):
-        store.read(prepared)
 
 
 def change_about(folder, **changes):
@@ -253,20 +239,18 @@ def change_about(folder, **changes):
 @pytest.mark.parametrize("version", [2, 99, None, "1"])
 def test_a_newer_format_is_an_error_that_says_to_upgrade(prepared, version):
     change_about(prepared, format=version, macrid="9.0")
-    with pytest.raises(
-        DataError, match=rf"prepared data of format {version}, written by macrid 9\.0, .* upgrade macrid"
-    ):
+    with pytest.raises(DataError, match=rf"macrid 9\.0 in format {version}, .* upgrade"):
         store.read(prepared)
 
 
 @pytest.mark.parametrize("counts", [None, {}, {"users": {}, "interactions": {}}, {"users": 1, "interactions": 2}])
 def test_incomplete_counts_are_an_error(prepared, counts):
     change_about(prepared, counts=counts)
-    with pytest.raises(DataError, match="its counts are incomplete"):
+    with pytest.raises(DataError, match=r"about\.json: damaged .*counts"):
         store.read(prepared)
 
 
-def test_a_report_of_another_version_is_read_as_far_as_it_is_known(prepared):
+def test_unknown_fields_of_a_report_are_ignored(prepared):
     about = store.read_about(prepared)
     change_about(prepared, report=about["report"] | {"invented": 1})
     assert store.read(prepared).train.report == small_split().train.report
@@ -279,23 +263,18 @@ TABLES = ["items.parquet", "users.parquet"]
 
 
 @pytest.mark.parametrize("name", ARRAYS + TABLES)
-@pytest.mark.parametrize("keep", [0, 5, 100, -1])
-def test_a_truncated_file_is_an_error_that_names_it(prepared, name, keep):
+@pytest.mark.parametrize("keep", [None, 0, 5, 100, -1])
+def test_a_missing_or_truncated_file_is_an_error_that_names_it(prepared, name, keep):
     whole = (prepared / name).read_bytes()
-    (prepared / name).write_bytes(whole[:keep])
+    (prepared / name).unlink()
+    if keep is not None:
+        (prepared / name).write_bytes(whole[:keep])
     with pytest.raises(DataError, match=rf"{name}: damaged .*`macrid data prepare"):
         store.read(prepared)
 
 
-@pytest.mark.parametrize("name", ARRAYS + TABLES)
-def test_a_missing_file_is_an_error_that_names_it(prepared, name):
-    (prepared / name).unlink()
-    with pytest.raises(DataError, match=rf"{name}: damaged \(it is missing\)"):
-        store.read(prepared)
-
-
 @pytest.mark.parametrize("name", TABLES)
-def test_a_byte_changed_in_a_table_is_found(prepared, name):
+def test_a_changed_byte_in_a_table_is_detected(prepared, name):
     content = bytearray((prepared / name).read_bytes())
     content[60] ^= 0xFF
     (prepared / name).write_bytes(content)
@@ -331,22 +310,22 @@ def test_pickled_arrays_are_never_opened(prepared):
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "problem"),
     [
-        (pa.table({"id": [1, 2, 3]}), "it has 3 rows, about.json says 30"),
-        (pa.table({"title": ["a"] * 30}), "does not start with a column 'id'"),
-        (pa.table({"id": [1.5] * 30}), "give strings or integers"),
-        (pa.table({"id": [None, *range(29)]}), "ids are missing"),
+        (pa.table({"id": [1, 2, 3]}), "3 rows.* 30"),
+        (pa.table({"title": ["a"] * 30}), "'id'"),
+        (pa.table({"id": [1.5] * 30}), "double"),
+        (pa.table({"id": [None, *range(29)]}), "1 of 30 ids"),
     ],
 )
-def test_tables_that_contradict_the_counts_are_an_error(prepared, table, message):
+def test_tables_that_contradict_the_counts_are_an_error(prepared, table, problem):
     pq.write_table(table, prepared / "items.parquet")
-    with pytest.raises(DataError, match=rf"items\.parquet: damaged \(.*{message}"):
+    with pytest.raises(DataError, match=rf"items\.parquet: damaged \(.*{problem}"):
         store.read(prepared)
 
 
 def test_ten_million_interactions_open_in_under_a_second(tmp_path):
-    users, items, each = 200_000, 50_000, 50
+    users, items, per_user = 200_000, 50_000, 50
 
     def block(rows, width):
         indices = (np.arange(rows * width, dtype=np.int64) * 7919 % items).astype(np.int32)
@@ -354,7 +333,7 @@ def test_ten_million_interactions_open_in_under_a_second(tmp_path):
 
     names = pa.array([f"user-{number}" for number in range(users + 2_000)])
     split = Split(
-        Interactions(block(users, each), Ids(names[:users]), Ids.range(items)),
+        Interactions(block(users, per_user), Ids(names[:users]), Ids.range(items)),
         HeldOut(block(1_000, 40), block(1_000, 10), Ids(names[users : users + 1_000])),
         HeldOut(block(1_000, 40), block(1_000, 10), Ids(names[users + 1_000 :])),
     )

@@ -43,7 +43,7 @@ def test_a_rotation_keeps_the_information_but_not_the_disentanglement(rotated):
     assert rotated.informativeness > 0.6
 
 
-def test_informativeness_is_of_items_that_were_held_out():
+def test_informativeness_is_measured_on_held_out_items():
     noise = np.random.default_rng(1).normal(size=(600, 6))
     scores = dci(noise, FACTORS)
     assert scores.informativeness < 0.05
@@ -55,7 +55,7 @@ def test_importances_are_shares(rotated):
     assert (rotated.importance >= 0).all()
 
 
-def test_a_seed_gives_the_same_dci_again():
+def test_dci_is_deterministic_for_a_seed():
     few = {name: values[:150] for name, values in FACTORS.items()}
     first, second = (dci(VECTORS[:150], few, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.importance, second.importance)
@@ -75,7 +75,7 @@ def test_a_rotation_and_noise_have_no_gap_even_with_few_items():
     assert scores.information.mean() < 0.1
 
 
-def test_two_dimensions_that_tell_the_same_leave_no_gap():
+def test_two_identical_dimensions_leave_no_gap():
     assert mig(VECTORS[:, [0, 0, 1]], {"number": FACTORS["number"]}).mean == 0
 
 
@@ -90,8 +90,8 @@ def test_the_gap_of_a_gaussian_pair_is_its_mutual_information_as_a_share(rho):
     assert found.information[[0, 2]].max() < 0.002
 
 
-def test_the_gap_of_a_label_that_is_wrong_at_times_is_what_noise_leaves_of_its_entropy():
-    """Bins lose nothing here, so the tolerance is that of the draw."""
+def test_the_gap_of_a_noisy_label_is_the_entropy_that_noise_leaves():
+    """Binning loses nothing here, so the tolerance is that of the draw."""
     random, wrong = np.random.default_rng(6), 0.1
     vectors = random.normal(size=(20_000, 2))
     label = (vectors[:, 0] > 0) ^ (random.random(20_000) < wrong)
@@ -99,7 +99,7 @@ def test_the_gap_of_a_label_that_is_wrong_at_times_is_what_noise_leaves_of_its_e
     assert mig(vectors, {"label": label}).mean == pytest.approx(1 - lost, abs=0.02)
 
 
-def test_one_factor_or_one_dimension_alone_has_nothing_to_come_apart_from():
+def test_disentanglement_needs_two_factors_and_completeness_two_dimensions():
     noise = np.random.default_rng(1).normal(size=(120, 3))
     number = {"number": FACTORS["number"][:120]}
     scores = dci(noise, number, trees=3)
@@ -119,7 +119,7 @@ def test_numbers_among_none_are_numbers(measure):
 
 
 @pytest.mark.parametrize("measure", [dci, mig])
-def test_items_of_which_a_factor_is_unknown_do_not_count(measure):
+def test_items_with_an_unknown_factor_are_ignored(measure):
     number, label = FACTORS["number"].copy(), FACTORS["label"].astype(object)
     number[:400], label[100:300] = np.nan, None
     whole = measure(VECTORS, {"number": number, "label": label})
@@ -130,21 +130,21 @@ def test_items_of_which_a_factor_is_unknown_do_not_count(measure):
 
 @pytest.mark.parametrize("measure", [dci, mig])
 @pytest.mark.parametrize(
-    ("factors", "told"),
+    ("factors", "named"),
     [
-        ({"colour": np.full(600, "red")}, "factor 'colour' is red for all items"),
-        ({"price": np.full(600, 3)}, "factor 'price' is 3.0 for all items"),
-        ({"price": np.full(600, np.nan)}, "factor 'price' is known of 0 items"),
-        ({"price": np.zeros(5)}, "factor 'price' has 5 values for 600 items"),
-        ({}, "no factor was given"),
+        ({"colour": np.full(600, "red")}, "'colour' is red "),
+        ({"price": np.full(600, 3)}, "'price' is 3.0 "),
+        ({"price": np.full(600, np.nan)}, "'price' .* 0 items"),
+        ({"price": np.zeros(5)}, "'price' has 5 .* 600 "),
+        ({}, "factors"),
     ],
 )
-def test_factors_that_cannot_be_told_are_refused(measure, factors, told):
-    with pytest.raises(DataError, match=told):
+def test_unusable_factors_are_refused(measure, factors, named):
+    with pytest.raises(DataError, match=named):
         measure(VECTORS, factors)
 
 
-def test_a_missing_scikit_learn_is_told_with_what_to_install(monkeypatch):
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(MacridError, match=r"pip install 'macrid\[plot\]'"):
         dci(VECTORS, FACTORS)

@@ -127,7 +127,7 @@ def test_training_settings_of_other_models_are_accepted_and_nonsense_is_not(mode
     assert fitted.training.seed == 3
     with pytest.raises(SettingsError, match="epochs is 0"):
         model().fit(board, epochs=0)
-    with pytest.raises(SettingsError, match="no setting 'epoch'"):
+    with pytest.raises(SettingsError, match="'epoch'"):
         model().fit(board, epoch=3)
     with pytest.raises(DataError, match="give held-out users"):
         model().fit(board, validation=board)
@@ -138,7 +138,7 @@ def test_training_settings_of_other_models_are_accepted_and_nonsense_is_not(mode
 def test_settings_are_checked():
     with pytest.raises(SettingsError, match="regularisation is 0; it must be above 0"):
         EASE(regularisation=0)
-    with pytest.raises(SettingsError, match="no setting 'concepts'; there are none"):
+    with pytest.raises(SettingsError, match=r"'concepts'.* none"):
         Popularity(concepts=3)
 
 
@@ -146,7 +146,7 @@ def test_a_run_whose_weights_have_another_size_is_damaged(tmp_path):
     EASE().fit(checkerboard(), device="cpu").save(tmp_path / "small")
     EASE().fit(checkerboard(items=22), device="cpu").save(tmp_path / "large")
     (tmp_path / "large" / "model.safetensors").replace(tmp_path / "small" / "model.safetensors")
-    with pytest.raises(RunError, match="its files do not fit together"):
+    with pytest.raises(RunError, match="damaged run"):
         macrid.load(tmp_path / "small")
 
 

@@ -19,50 +19,41 @@ def check(placed, items):
 
 
 def inside(x, y, groups, k):
-    """How far the items of a group are from their middle, and the nearest item of another."""
+    """Distances of a group's items, and of all other items, from its centre."""
     placed = np.column_stack([x, y])
     distance = np.linalg.norm(placed - placed[groups == k].mean(axis=0), axis=1)
     return distance[groups == k], distance[groups != k]
 
 
-def test_rough_positions_keep_concepts_apart_and_are_the_same_every_time(trained):
+def test_rough_positions_separate_concepts_and_are_deterministic(trained):
     model, _ = trained
     x, y = rough(model)
     check((x, y), len(model.items))
     np.testing.assert_array_equal(np.stack(rough(space_of(model))), [x, y])
     groups = model.concepts_of_items()
     for k in np.unique(groups):
-        own, others = inside(x, y, groups, k)
-        assert own.max() < others.min()
+        members, others = inside(x, y, groups, k)
+        assert members.max() < others.min()
     assert len(np.unique(np.column_stack([x, y]), axis=0)) == len(x)
 
 
-def test_the_map_puts_items_of_a_concept_together():
+@pytest.mark.parametrize("most", [120, 50_000])
+def test_the_map_keeps_concepts_together_even_if_only_a_sample_goes_through_tsne(monkeypatch, most):
     model, _ = planted()
-    x, y = layout(model)
-    check((x, y), len(model.items))
-    groups = model.concepts_of_items()
-    for k in (0, 1):
-        own, others = inside(x, y, groups, k)
-        assert np.median(own) < others.min()
-
-
-def test_of_many_items_a_sample_is_placed_and_the_others_among_those_like_them(monkeypatch):
-    model, _ = planted()
-    monkeypatch.setattr(module, "MOST", 120)
-    monkeypatch.setattr(module, "SAMPLE", 120)
+    monkeypatch.setattr(module, "MOST_TSNE_ITEMS", most)
+    monkeypatch.setattr(module, "SAMPLE", most)
     x, y = layout(model)
     check((x, y), len(model.items))
     np.testing.assert_array_equal(np.stack(layout(model)), [x, y])
     assert len(np.unique(np.column_stack([x, y]), axis=0)) == len(x)
     groups = model.concepts_of_items()
     for k in (0, 1):
-        own, others = inside(x, y, groups, k)
-        assert np.median(own) < others.min()
+        members, others = inside(x, y, groups, k)
+        assert np.median(members) < others.min()
 
 
 @pytest.mark.parametrize("kind", [EASE, Popularity])
-def test_models_without_concepts_have_a_map_too(shop_split, kind):
+def test_models_without_concepts_have_a_map(shop_split, kind):
     model = kind().fit(shop_split.train)
     x, y = rough(model)
     assert np.isfinite([x, y]).all()
@@ -73,23 +64,23 @@ def test_models_without_concepts_have_a_map_too(shop_split, kind):
         np.testing.assert_array_equal(np.stack(layout(model)), [x, y])
 
 
-def test_long_vectors_are_cut_down_to_their_main_directions(shop_split, monkeypatch):
+def test_long_vectors_are_projected_onto_their_main_directions(shop_split, monkeypatch):
     model = EASE().fit(shop_split.train)
     whole = module._vectors(model)
-    monkeypatch.setattr(module, "WIDEST", 60)
+    monkeypatch.setattr(module, "MOST_DIMENSIONS", 60)
     short = module._vectors(model)
     assert short.shape == (len(model.items), 60)
     assert np.corrcoef((whole @ whole.T).ravel(), (short @ short.T).ravel())[0, 1] > 0.95
 
 
-def test_one_concept_one_item_and_equal_items_have_positions(trained):
+def test_single_and_equal_items_have_positions(trained):
     model = macrid.MacridVAE(concepts=1, dim=4).fit(trained[1].train, epochs=1, device="cpu")
     check(rough(model), len(model.items))
     for vectors in (np.ones((3, 4)), np.ones((1, 4)), np.zeros((2, 1))):
         assert np.isfinite(module._blob(vectors)).all()
 
 
-def test_a_component_belongs_amid_the_items_most_like_it_whatever_few_are_elsewhere():
+def test_a_component_lies_among_its_most_similar_items_despite_outliers():
     random = np.random.default_rng(0)
     items = np.repeat(np.eye(3), 40, axis=0) + random.normal(scale=0.05, size=(120, 3))
     items *= random.uniform(0.1, 9, size=(120, 1))  # lengths do not matter

@@ -1,4 +1,4 @@
-"""Pictures of maps: which colour means what, and what stands in the key."""
+"""Drawings of maps: what colours mean, and the key."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from PIL import Image
 from macrid.data.attributes import read_attribute
 from macrid.errors import MacridError
 from macrid.pictures import plots
-from macrid.pictures.drawing import PALETTE, WITHOUT
+from macrid.pictures.drawing import NO_COLOUR, PALETTE
 
 CONCEPTS = [2, 0, 0, 2, 5]
 
@@ -28,7 +28,7 @@ def texts(panel):
     return [text.get_text() for text in panel.texts]
 
 
-def test_items_and_users_of_a_concept_have_its_colour():
+def test_items_and_users_have_the_colour_of_their_concept():
     found = a_map()
     colouring = plots.by_concept(found, {0: "mugs"})
     assert colouring.of_items == [PALETTE[rank] for rank in (1, 0, 0, 1, 2)]
@@ -39,18 +39,18 @@ def test_items_and_users_of_a_concept_have_its_colour():
     assert len(items.collections[0].get_offsets()) == 5
 
 
-def test_when_colours_run_out_it_is_for_the_smallest_concepts():
+def test_the_smallest_concepts_go_without_a_colour():
     sizes = [1, 1, *[3] * 12]
     found = a_map([concept for concept, size in enumerate(sizes) for _ in range(size)])
-    grey = [name for shade, name, _ in plots.by_concept(found, {}).key if shade == WITHOUT]
+    grey = [name for shade, name, _ in plots.by_concept(found, {}).key if shade == NO_COLOUR]
     assert grey == ["0", "1"]
 
 
-def test_the_key_tells_the_concept_its_typical_item_and_how_many_items_it_has():
+def test_the_key_lists_concepts_with_a_typical_item_and_their_size():
     colouring = plots.by_concept(a_map(), {0: "mugs"})
     assert colouring.key == [
         (PALETTE[0], "0  mugs", 2),
-        (PALETTE[3], "1", 0),  # a component of a user only
+        (PALETTE[3], "1", 0),  # users only
         (PALETTE[1], "2", 2),
         (PALETTE[2], "5", 1),
     ]
@@ -58,8 +58,8 @@ def test_the_key_tells_the_concept_its_typical_item_and_how_many_items_it_has():
     assert texts(key)[:4] == ["concept, with a typical item", "items", "0  mugs", "2"]
 
 
-def test_items_are_found_by_their_position_when_coloured_by_an_attribute():
-    """The map lists them last to first; the last has no value."""
+def test_colours_by_attribute_follow_the_positions_of_items():
+    """The map lists them last to first."""
     colouring = plots.by_attribute(a_map(), attribute(["mug", "mug", "bag", "bag", "mug"]))
     mug, bag = PALETTE[:2]
     assert colouring.of_items == [mug, bag, bag, mug, mug]
@@ -74,16 +74,16 @@ def test_an_item_without_a_value_is_unknown():
     assert colouring.key[-1] == (plots.UNKNOWN, "unknown", 1)
 
 
-def test_an_item_of_several_values_has_the_colour_of_its_rarest():
+def test_an_item_with_several_values_has_the_colour_of_the_rarest():
     colouring = plots.by_attribute(a_map(), attribute(["a|b", "a", "a", "a|b", "a"]))
     a, b = PALETTE[:2]
     assert colouring.of_items == [a, b, a, a, b]
 
 
-def test_values_beyond_the_palette_are_the_others():
+def test_values_beyond_the_palette_are_grouped_as_others():
     values = [f"v{n:02d}" for n in range(14) for _ in range(3)]
     colouring = plots.by_attribute(a_map([0] * 42), attribute(values))
-    assert colouring.key[-1] == (WITHOUT, "others", 6)
+    assert colouring.key[-1] == (NO_COLOUR, "others", 6)
     assert sum(count for *_, count in colouring.key) == 42
 
 
@@ -96,7 +96,7 @@ def test_numbers_are_coloured_by_their_order():
 
 
 @pytest.mark.parametrize("users", [(), (0, 1)])
-def test_a_picture_is_written_whole_with_and_without_users(tmp_path, users):
+def test_a_map_is_drawn_with_and_without_users(tmp_path, users):
     found = a_map(users=users)
     plots.draw_map(found, plots.by_concept(found, {0: "a $5 \\frac$ title " * 9}), tmp_path / "map.png")
     with Image.open(tmp_path / "map.png") as picture:
@@ -104,13 +104,13 @@ def test_a_picture_is_written_whole_with_and_without_users(tmp_path, users):
         assert picture.width > 2 * picture.height
 
 
-def test_a_key_of_many_lines_says_how_many_are_left_out():
+def test_a_long_key_says_how_many_lines_are_hidden():
     found = a_map(list(range(25)))
     key = plots.map_figure(found, plots.by_concept(found, {})).axes[2]
     assert texts(key)[-1] == "and 9 more"
 
 
-def test_a_picture_that_cannot_be_written_is_an_error(tmp_path):
+def test_a_path_that_cannot_be_written_is_an_error(tmp_path):
     found = a_map()
-    with pytest.raises(MacridError, match=r"map\.png: cannot be written \(No such file"):
+    with pytest.raises(MacridError, match=r"map\.png: .*No such file"):
         plots.draw_map(found, plots.by_concept(found, {}), tmp_path / "nowhere" / "map.png")

@@ -1,4 +1,4 @@
-"""Controllability against a world where the answers are known, and against slow loops over users."""
+"""Controllability in a world with known answers, and against slow loops over users."""
 
 import copy
 import json
@@ -38,12 +38,12 @@ def knob(model, column, dimension, concept=0, ends=(-0.4, 0.4)):
     return Knob((Direction(concept, dimension, vector, *ends),), column)
 
 
-def test_a_direction_that_moves_one_attribute_only_moves_it_steadily_and_leaks_nothing(world):
+def test_a_direction_of_one_attribute_moves_it_steadily_and_leaks_nothing(world):
     model, heldout, columns = world
     found = measure(model, heldout, [knob(model, columns[0], SIZE)], columns=columns).knobs[0]
     assert (found.name, found.concept, found.dimension, found.users) == ("size", 0, SIZE, 60)
     assert found.monotonicity > 0.95
-    assert found.leakage == 0  # lists hold whole pairs, so that their mean price does not change
+    assert found.leakage == 0  # lists contain whole pairs, so their mean price does not change
     assert found.drift == 0
     assert found.moves > 1.5
 
@@ -57,7 +57,7 @@ def test_a_direction_between_two_attributes_leaks(world):
     assert found.drift > 0.5
 
 
-def test_a_direction_turned_round_moves_its_attribute_down(world):
+def test_a_reversed_direction_moves_its_attribute_down(world):
     model, heldout, columns = world
     down = Knob((Direction(0, SIZE, -np.eye(6, dtype=np.float32)[SIZE], -0.4, 0.4),), columns[0])
     found = measure(model, heldout, [down], columns=columns).knobs[0]
@@ -66,7 +66,7 @@ def test_a_direction_turned_round_moves_its_attribute_down(world):
     assert found.leakage == 0
 
 
-def test_a_direction_that_has_nothing_to_do_with_an_attribute_does_not_move_it(world):
+def test_an_unrelated_direction_does_not_move_an_attribute(world):
     model, heldout, columns = world
     found = measure(model, heldout, [knob(model, columns[0], PRICE)], columns=columns).knobs[0]
     assert abs(found.monotonicity) < 0.25
@@ -93,7 +93,7 @@ def test_a_knob_of_several_concepts_moves_all_of_them_and_lists_all_items(world)
     found = measure(model, heldout, [joint], columns=columns)
     assert (found.knobs[0].concept, found.knobs[0].dimension) == (None, None)
     assert found.knobs[0].monotonicity > 0.95
-    assert found.random is None  # of knobs of one concept
+    assert found.random is None  # only measured for knobs of one concept
 
 
 def test_named_knobs_come_from_axes_and_from_names(world):
@@ -102,7 +102,7 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     rotation = np.broadcast_to(np.eye(6, dtype=np.float32)[[SIZE, 0, 1, 3, 4, 5]], (2, 6, 6))
     use(model, Axes("attributes", rotation, fits=(Fit(0, 0, "size", 0.9, 0.005), Fit(1, 0, "size", 0.9, 0.005))))
     joint, *single = named_knobs(model)
-    assert [(own.concept, own.name) for own in single] == [(0, "size"), (1, "size")]
+    assert [(knob.concept, knob.name) for knob in single] == [(0, "size"), (1, "size")]
     assert joint.concept is None
     assert [direction.vector[SIZE] for direction in joint.directions] == [1, 1]
     model = copy.deepcopy(world[0])
@@ -111,7 +111,9 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     dimensions = list(meaning_of(model).names.dimensions)
     dimensions[SIZE] = falling
     meaning_of(model).names = type(meaning_of(model).names)(meaning_of(model).names.concepts, tuple(dimensions))
-    named = {(own.concept, own.directions[0].dimension): own for own in named_knobs(model) if own.concept is not None}
+    named = {
+        (knob.concept, knob.directions[0].dimension): knob for knob in named_knobs(model) if knob.concept is not None
+    }
     assert named[1, SIZE].name == named[0, SIZE].name == "size"
     assert named[1, SIZE].directions[0].vector[SIZE] == 1
     assert named[0, SIZE].directions[0].vector[SIZE] == -1  # so that the attribute grows
@@ -129,8 +131,8 @@ def slow(model, heldout, knob, columns):
     log_c = space.log_assignment.numpy().astype(np.float64)
     direction = knob.directions[0]
     e, k = direction.vector.astype(np.float64), direction.concept
-    own = np.flatnonzero(space.concept_of == k)
-    unseen = len(own) - heldout.history.toarray()[:, own].sum(axis=1)
+    items = np.flatnonzero(space.concept_of == k)
+    unseen = len(items) - heldout.history.toarray()[:, items].sum(axis=1)
     users = np.flatnonzero(((heldout.history @ np.exp(log_c))[:, k] >= 3) & (unseen >= 10))
 
     def scores_at(z, value):
@@ -150,15 +152,15 @@ def slow(model, heldout, knob, columns):
         ranks[known] = rankdata(values[known])
         return (ranks - np.nanmean(ranks)) / np.nanstd(ranks)
 
-    mine = standard(knob.column.values[own])
+    mine = standard(knob.column.values[items])
     others = []
     for column in columns:
-        theirs = standard(column.values[own])
+        theirs = standard(column.values[items])
         both = np.isfinite(mine) & np.isfinite(theirs)
-        is_other = column.name != knob.name and column.is_usable(own)
+        is_other = column.name != knob.name and column.is_usable(items)
         if is_other and abs(spearmanr(mine[both], theirs[both]).statistic) <= 0.3:
             others.append(theirs)
-    place = {item: at for at, item in enumerate(own)}
+    place = {item: at for at, item in enumerate(items)}
     values = np.linspace(direction.low, direction.high, 9)
     rows = {name: [] for name in ("monotonicity", "moves", "far", "smoothness", "overlap")}
     shift, drift = [[] for _ in others], [[] for _ in others]
@@ -166,15 +168,15 @@ def slow(model, heldout, knob, columns):
     components = space.components(heldout.history).astype(np.float64)
     for user in users:
         seen, z = set(heldout.history[[user]].indices.tolist()), components[user]
-        lists = [best(scores_at(z, value), seen, own, 10) for value in values]
+        lists = [best(scores_at(z, value), seen, items, 10) for value in values]
 
         def averages(of, lists=lists):
             return np.array([np.nanmean([of[place[item]] for item in one]) for one in lists])
 
-        told = averages(mine)
-        rows["monotonicity"].append(0.0 if np.ptp(told) == 0 else spearmanr(range(9), told).statistic)
-        rows["moves"].append(told[-1] - told[0])
-        rows["far"].append(abs(told[-1] - told[0]))
+        mine_in_lists = averages(mine)
+        rows["monotonicity"].append(0.0 if np.ptp(mine_in_lists) == 0 else spearmanr(range(9), mine_in_lists).statistic)
+        rows["moves"].append(mine_in_lists[-1] - mine_in_lists[0])
+        rows["far"].append(abs(mine_in_lists[-1] - mine_in_lists[0]))
         rows["smoothness"].append(np.mean([len(set(a) & set(b)) / 10 for a, b in pairwise(lists)]))
         for at, theirs in enumerate(others):
             each = averages(theirs)
@@ -203,31 +205,16 @@ def slow(model, heldout, knob, columns):
 
 
 @pytest.mark.parametrize("concept", [0, 3])
-def test_every_number_is_what_a_slow_loop_over_users_gives(trained, concept):
+def test_every_number_matches_a_slow_loop_over_users(trained, concept):
     model, split = trained
     random = np.random.default_rng(concept)
     noise = [Column(f"n{n}", f"n{n}", "number", random.normal(size=160)) for n in range(3)]
     noise[2].values[::7] = np.nan
     price = named_column(model, "price")
-    own = Knob((along(space_of(model), concept, 5),), price)
-    found = measure(model, split.test, [own], columns=[price, *noise]).knobs[0].as_json()
-    for name, value in slow(model, split.test, own, [price, *noise]).items():
+    price_knob = Knob((along(space_of(model), concept, 5),), price)
+    found = measure(model, split.test, [price_knob], columns=[price, *noise]).knobs[0].as_json()
+    for name, value in slow(model, split.test, price_knob, [price, *noise]).items():
         assert found[name] == pytest.approx(value, abs=1e-6), name
-
-
-def test_smoothness_overlap_and_correlations_stay_within_their_bounds(trained):
-    model, split = trained
-    price = named_column(model, "price")
-    knobs = [Knob((along(space_of(model), k, j),), price) for k in range(7) for j in (0, 7)]
-    found = measure(model, split.test, knobs)
-    assert 0 < len(found.knobs) <= len(knobs)
-    for control in found.knobs:
-        assert 0 <= control.smoothness <= 1
-        assert 0 <= control.overlap <= 1
-        assert -1 <= control.monotonicity <= 1
-        assert control.leakage is None or control.leakage >= 0
-    assert 0 <= found.random <= 1
-    json.dumps(found.as_json(), allow_nan=False)
 
 
 def test_means_are_over_the_knobs_that_have_a_number(world):
@@ -237,15 +224,15 @@ def test_means_are_over_the_knobs_that_have_a_number(world):
     knobs = [knob(model, columns[0], SIZE, k) for k in (0, 1)]
     found = measure(model, none, knobs, columns=columns)
     assert [control.retention for control in found.knobs] == [None, None]
-    told = found.as_json()
-    assert told["mean"]["retention"] is None
-    assert told["mean"]["monotonicity"] == pytest.approx(np.mean([c.monotonicity for c in found.knobs]))
-    assert told["beside_mean"] is None
-    json.dumps(told, allow_nan=False)
+    content = found.as_json()
+    assert content["mean"]["retention"] is None
+    assert content["mean"]["monotonicity"] == pytest.approx(np.mean([c.monotonicity for c in found.knobs]))
+    assert content["beside_mean"] is None
+    json.dumps(content, allow_nan=False)
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_attribute_that_no_list_knows_of_moves_nothing_and_leaks_nothing(world):
+def test_an_attribute_unknown_in_every_list_moves_nothing(world):
     model, heldout, columns = world
     rare = Column("rare", "rare", "number", np.where(np.arange(200) < 100, np.nan, np.arange(200)))
     found = measure(model, heldout, [knob(model, rare, SIZE)], columns=[*columns, rare]).knobs[0]
@@ -253,7 +240,7 @@ def test_an_attribute_that_no_list_knows_of_moves_nothing_and_leaks_nothing(worl
     json.dumps(found.as_json(), allow_nan=False)
 
 
-def test_users_who_have_seen_nearly_all_items_of_a_concept_are_left_out(world):
+def test_users_who_have_seen_nearly_all_items_of_a_concept_are_skipped(world):
     model, heldout, columns = world
     history = heldout.history.toarray()
     history[:20, :92] = 1  # 8 of 100 are left
@@ -274,7 +261,7 @@ def test_another_model_is_moved_along_the_same_attributes(trained, multvae):
     column = named_column(model, "popularity")
     knobs = [Knob((along(space_of(model), k, 0),), column) for k in range(3)]
     other, done = copy.deepcopy(multvae), []
-    with torch.no_grad():  # a model that tells popularity by its first dimension
+    with torch.no_grad():  # a model whose first dimension is popularity
         other.network.item_vectors.mul_(0.05)
         other.network.item_vectors[:, 0] = torch.from_numpy(scores_of(column.values)).float()
         other.network.item_bias.zero_()
@@ -283,51 +270,50 @@ def test_another_model_is_moved_along_the_same_attributes(trained, multvae):
     assert len(found.beside) > 0
     assert {control.name for control in found.beside} == {"popularity"}
     assert all(control.moves >= 0 for control in found.beside)
-    own, users = space_of(model).own(0), np.arange(split.test.history.shape[0])
+    items, users = space_of(model).own(0), np.arange(split.test.history.shape[0])
     decoded = controllability._decoded(other, model, split.test)
-    direction = controllability._activation(decoded, space_of(model), own, column, users)
+    direction = controllability._activation(decoded, space_of(model), items, column, users)
     assert direction.vector[0] > 0.99
     values = decoded.components[users, 0, :] @ direction.vector
     assert (direction.low, direction.high) == pytest.approx(tuple(np.percentile(values, (1, 99))))
     assert set(found.as_json()["beside_mean"]) == set(found.as_json()["mean"])
 
 
-def test_a_model_beside_must_have_the_items_and_no_hidden_layers(trained, multvae, world):
+def test_the_other_model_must_have_the_same_items_and_no_hidden_layers(trained, multvae, world):
     model, split = trained
     knobs = [Knob((along(space_of(model), 0, 0),), named_column(model, "price"))]
     other = copy.copy(multvae)
     other.items = Ids.range(160)
-    with pytest.raises(RequestError, match="the model beside has other items; train both on the same data"):
+    with pytest.raises(RequestError, match="items"):
         measure(model, split.test, knobs, beside=other)
     deep = macrid.MultVAE(dim=8, hidden_layers=1, width=8).fit(split.train, epochs=1, device="cpu")
     for wrong in (deep, model):
-        told = f"{type(wrong).__name__} cannot be moved beside; give a multvae or multdae without hidden layers"
-        with pytest.raises(RequestError, match=told):
+        with pytest.raises(RequestError, match=f"{type(wrong).__name__}.*hidden layers"):
             measure(model, split.test, knobs, beside=wrong)
 
 
 # errors
 
 
-def test_without_a_named_knob_it_says_how_to_get_some(world):
-    with pytest.raises(RequestError, match="no dimension goes with an attribute; find some first: `macrid axes"):
+def test_without_named_knobs_the_error_says_how_to_get_some(world):
+    with pytest.raises(RequestError, match="`macrid axes"):
         measure(world[0], world[1])
 
 
 def test_too_few_users_are_an_error(world):
     model, heldout, columns = world
     few = HeldOut(heldout.history[:9], heldout.target[:9], Ids.range(9))
-    with pytest.raises(RequestError, match="no concept has 10 held-out users with 3 items in it; hold out more users"):
+    with pytest.raises(RequestError, match="10 held-out users with 3 items"):
         measure(model, few, [knob(model, columns[0], TASTE)], columns=columns)
 
 
 def test_users_over_other_items_are_an_error(world):
     model, heldout, columns = world
     other = HeldOut(heldout.history[:, :50], heldout.target[:, :50], heldout.users)
-    with pytest.raises(DataError, match="the histories have 50 items, the model has 200"):
+    with pytest.raises(DataError, match=r"50 .* 200"):
         measure(model, other, [knob(model, columns[0], SIZE)], columns=columns)
 
 
 def test_a_model_without_concepts_is_an_error(trained):
-    with pytest.raises(MacridError, match="EASE has no concepts"):
+    with pytest.raises(MacridError, match="EASE"):
         measure(macrid.EASE().fit(trained[1].train), trained[1].test)

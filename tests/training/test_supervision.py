@@ -324,7 +324,7 @@ def test_models_without_concepts_or_with_a_changing_number_refuse_labels(shop_sp
         fit(macrid.MultVAE(dim=8), shop_split, labels=labels)
     with pytest.raises(SettingsError, match=r"concepts is 'auto'.* 7 or more"):
         fit(small(concepts="auto"), shop_split, labels=labels)
-    with pytest.raises(DataError, match=r"7 different ones .* set concepts to 7"):
+    with pytest.raises(DataError, match=r"7 distinct .* concepts to 7"):
         fit(small(concepts=4), shop_split, labels=labels)
 
 

@@ -82,7 +82,7 @@ def test_what_is_fixed_is_not_searched():
 @pytest.mark.parametrize(
     ("model", "fixed", "training", "told"),
     [
-        ("svd++", {}, {}, "no model 'svd\\+\\+'"),
+        ("svd++", {}, {}, "'svd\\+\\+'"),
         ("popularity", {}, {}, "popularity has nothing to tune"),
         ("ease", {"regularisation": 5}, {}, "nothing of ease is left to tune"),
         ("ease", {"epochs": 5}, {}, "no setting 'epochs' to fix; ease and its training have regularisation"),

@@ -77,7 +77,7 @@ def prepare(
     from macrid.data.interactions import Interactions
     from macrid.data.source import did_you_mean
 
-    check_free(out, overwrite, DataError, made=store.FILES)
+    check_free(out, overwrite, DataError, replaceable=store.FILES)
     if not Path(source).exists() and source not in catalog.names():
         raise DataError(f"{source}: neither a file nor a name of the catalogue{did_you_mean(source)}")
     if source in catalog.names() and not Path(source).is_file():

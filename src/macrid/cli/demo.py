@@ -50,7 +50,7 @@ def demo(
     from macrid.runs import FILES, TRAINING, write_metrics
     from macrid.workflow import train
 
-    check_free(out, overwrite or _is_demo(out), RunError, made=(*FILES, TRAINING))
+    check_free(out, overwrite or _is_demo(out), RunError, replaceable=(*FILES, TRAINING))
     with working("building the shop"):
         shop = generate(seed=seed)
         split = shop.split()

@@ -41,7 +41,7 @@ from macrid.concepts.names import (
     told_apart,
 )
 from macrid.concepts.space import Space, digest, space_of
-from macrid.data.attributes import FEWEST, POPULARITY, TITLE, Column, columns_of
+from macrid.data.attributes import FEWEST_ITEMS, POPULARITY, TITLE, Column, columns_of
 from macrid.models.macridvae import MacridVAE
 
 LEAST_P = 0.01
@@ -147,7 +147,7 @@ def _dimensions(
     items, points = own[chosen], coordinates[chosen]
     fits = [] if axes is None else [fit for fit in axes.fits if fit.concept == k]
     keep = {fit.attribute for fit in fits}
-    usable, words = (_known_of(columns, items, fewest, keep) for fewest in (FEWEST, FEWEST_OF_WORDS))
+    usable, words = (_known_of(columns, items, fewest, keep) for fewest in (FEWEST_ITEMS, FEWEST_OF_WORDS))
     values = values_of(words, np.arange(len(items)))
     places = {column.name: place for place, column in reversed(list(enumerate(usable)))}  # the first of a name
     fits = [fit for fit in fits if fit.attribute in places]

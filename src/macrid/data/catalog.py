@@ -1,7 +1,7 @@
-"""Data sets by name: which files they need, where those are published, how they become a split, what must come out.
+"""Data sets by name: their files, where those are published, how they are split, and the counts to expect.
 
-Files are looked for in `$MACRID_DATA/<folder>`, then in the user's cache (`$MACRID_CACHE`, else
-`$XDG_CACHE_HOME/macrid` or `~/.cache/macrid`), where downloads go as well.
+Files are looked up in `$MACRID_DATA/<folder>`, then in the user's cache (`$MACRID_CACHE`, else `$XDG_CACHE_HOME/macrid`
+or `~/.cache/macrid`), which also holds downloads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RELEASED_FILES = ("train.csv", "validation_tr.csv", "validation_te.csv", "test_t
 
 @dataclass(frozen=True)
 class Recipe:
-    """How ratings become a split: keep those at or above a threshold, then users with enough items, then hold out."""
+    """How ratings become a split: keep ratings at or above a threshold, then users with enough items; hold some out."""
 
     min_rating: float
     heldout: int
@@ -49,10 +49,10 @@ class Counts:
 class Entry:
     """One data set of the catalogue.
 
-    layouts: the files it may come as, relative to `folder`, one tuple each; 'a|b' means either.
-    page, archive: where it is published; the archive is a zip that can be fetched without asking anybody.
+    layouts: alternative sets of files, relative to `folder`; 'a|b' means either file.
+    page, archive: where it is published; the archive is a zip file that anyone may download.
     recipe: None if it is published as a split.
-    expected: what the split must hold (the items are those of the train users); raw: what the files must hold.
+    expected: counts of the split (its items are those of the training users); raw: counts of the files.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Entry:
         return self.layouts[0] if self.layouts else ()
 
     def missing(self, folder: Path) -> tuple[str, ...]:
-        """The files that `folder` lacks, of the layout it comes closest to; nothing if one is complete."""
-        lacks = [
+        """The files that `folder` lacks of its closest layout; empty if a layout is complete."""
+        missing = [
             tuple(file for file in layout if not any((folder / name).is_file() for name in file.split("|")))
             for layout in self.layouts
         ]
-        return min(lacks, key=len, default=())
+        return min(missing, key=len, default=())
 
 
 def _movielens(
@@ -169,21 +169,21 @@ def names() -> list[str]:
 
 def entry(name: str) -> Entry:
     if name not in _BY_NAME:
-        raise DataError(f"no data set is called '{name}'; the catalogue has {', '.join(_BY_NAME)}")
+        raise DataError(f"unknown data set '{name}'; choose from {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
 
 
 def cache_folder() -> Path:
     """Where downloads go."""
-    if given := os.environ.get("MACRID_CACHE"):
-        return Path(given).expanduser()
+    if folder := os.environ.get("MACRID_CACHE"):
+        return Path(folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "macrid"
 
 
 def portable(message: str) -> str:
-    """The same without the folders of this machine, which are named by the variables that stand for them."""
-    if given := os.environ.get("MACRID_DATA"):
-        message = message.replace(str(Path(given).expanduser()), "$MACRID_DATA")
+    """A message with this machine's data folders replaced by the variables that name them."""
+    if folder := os.environ.get("MACRID_DATA"):
+        message = message.replace(str(Path(folder).expanduser()), "$MACRID_DATA")
     return message.replace(str(cache_folder()), "$MACRID_CACHE")
 
 
@@ -195,7 +195,7 @@ def locate(entry: Entry) -> Path | None:
 
 
 def status(entry: Entry) -> str:
-    """In a few words: whether its files are at hand, can be downloaded, or must be brought."""
+    """Whether its files are present, can be downloaded, or must be supplied."""
     if not entry.layouts:
         return "built in"
     if locate(entry) is not None:
@@ -204,34 +204,34 @@ def status(entry: Entry) -> str:
 
 
 def load(name: str, *, download: bool = True, progress: Progress | None = None) -> Split:
-    """The data set as a split, by its recipe and checked against its published counts.
+    """A data set as a split, made by its recipe and checked against its published counts.
 
-    download: fetch it into the cache if it is nowhere and can be fetched.
-    progress: called with the bytes done and in all while downloading.
+    download: fetch it into the cache if it is not on this machine.
+    progress: called with the bytes downloaded so far and in total.
     """
-    found = entry(name)
-    if found.reader == "shop":
+    dataset = entry(name)
+    if dataset.reader == "shop":
         from macrid.data.shop import generate
 
         split: Split = generate(seed=0).split()
         return split
-    folder = locate(found)
+    folder = locate(dataset)
     if folder is None:
-        if not (download and found.archive):
-            raise DataError(_what_to_put_where(found))
-        folder = _download(found, progress)
+        if not (download and dataset.archive):
+            raise DataError(_missing_message(dataset))
+        folder = _download(dataset, progress)
     try:
-        split = _READERS[found.reader](found, folder)
+        split = _READERS[dataset.reader](dataset, folder)
     except DataError as error:
         raise DataError(f"{name}, in {folder}: {error}") from error
-    _check_counts(found, folder, split)
+    _check_counts(dataset, folder, split)
     return split
 
 
 def _places(entry: Entry) -> list[Path]:
     places = [cache_folder() / entry.folder]
-    if given := os.environ.get("MACRID_DATA"):
-        places.insert(0, Path(given).expanduser() / entry.folder)
+    if folder := os.environ.get("MACRID_DATA"):
+        places.insert(0, Path(folder).expanduser() / entry.folder)
     return places
 
 
@@ -242,25 +242,26 @@ def _download(entry: Entry, progress: Progress | None) -> Path:
         fetch_archive(entry.archive, folder, progress)
     except DataError as error:
         raise DataError(
-            f"{entry.name}: the download failed ({error}). Try again, it goes on where it stopped; or fetch"
-            f" {entry.archive} by other means and unpack it so that {_listed(entry.files)} are in {folder}"
+            f"{entry.name}: the download failed ({error}). Try again to resume it, or fetch {entry.archive} yourself"
+            f" and unpack it, with {_listed(entry.files)} in {folder}"
         ) from error
     if missing := entry.missing(folder):
-        raise DataError(f"{entry.name}: {entry.archive} holds no {_listed(missing)}; see {entry.page} for what changed")
+        raise DataError(f"{entry.name}: {_listed(missing)} not in {entry.archive}; see {entry.page} for what changed")
     return folder
 
 
-def _what_to_put_where(entry: Entry) -> str:
-    """Which files are missing in which folder: the one that has some already, else the first that is looked into."""
+def _missing_message(entry: Entry) -> str:
+    """Which files are missing where: in the folder that has some of them, else in the first one searched."""
     places = _places(entry)
-    begun = [
+    partial = [
         place for place in places if any((place / name).exists() for file in entry.files for name in file.split("|"))
     ]
-    folder = (begun or places)[0]
-    what = _listed(entry.missing(folder))
-    also = "" if begun or len(entry.layouts) < 2 else f" (or {_listed(entry.layouts[1])})"
-    how = f"download {entry.archive}" if entry.archive else "it cannot be downloaded without you"
-    return f"{entry.name}: missing {what}{also} in {folder}; {how}, see {entry.page}, and put the files there"
+    folder = (partial or places)[0]
+    files = _listed(entry.missing(folder))
+    if not partial and len(entry.layouts) > 1:
+        files += f" (or {_listed(entry.layouts[1])})"
+    source = f"download {entry.archive}" if entry.archive else "it cannot be downloaded automatically"
+    return f"{entry.name}: missing {files} in {folder}; {source}, see {entry.page}, and put the files there"
 
 
 def _listed(files: tuple[str, ...]) -> str:
@@ -271,9 +272,9 @@ def _read_movielens(entry: Entry, folder: Path) -> Split:
     assert entry.recipe is not None
     ratings, movies = (folder / file for file in entry.files)
     if entry.expected is None and entry.raw is not None:
-        found = Counts(*count_raw(ratings))
-        if found != entry.raw:
-            raise DataError(_mismatch(entry, entry.raw, found, found.interactions))
+        counts = Counts(*count_raw(ratings))
+        if counts != entry.raw:
+            raise DataError(_mismatch(entry, entry.raw, counts, counts.interactions))
     recipe = entry.recipe
     return read_movielens(ratings, movies, recipe.min_rating, recipe.min_items).split(recipe.heldout)
 
@@ -301,20 +302,20 @@ def _check_counts(entry: Entry, folder: Path, split: Split) -> None:
     heldout = (split.validation, split.test)
     interactions = len(split.train) + sum(group.history.nnz + group.target.nnz for group in heldout)
     if entry.recipe is None and split.train.report is not None:
-        interactions += split.train.report.duplicates  # published splits are counted in rows
+        interactions += split.train.report.duplicates  # published splits count rows
     users = len(split.train.users) + sum(len(group.users) for group in heldout)
-    found = Counts(users, len(split.items), int(interactions))
-    if found != entry.expected:
+    counts = Counts(users, len(split.items), int(interactions))
+    if counts != entry.expected:
         rows = None if split.train.report is None else split.train.report.rows
-        raise DataError(f"{entry.name}, in {folder}: {_mismatch(entry, entry.expected, found, rows)}")
+        raise DataError(f"{entry.name}, in {folder}: {_mismatch(entry, entry.expected, counts, rows)}")
 
 
-def _mismatch(entry: Entry, expected: Counts, found: Counts, rows: int | None) -> str:
-    """Expected and found, and the file to look at."""
-    suspect = f"{entry.files[0].split('/')[0]} is not the published one, or cut short"
+def _mismatch(entry: Entry, expected: Counts, actual: Counts, rows: int | None) -> str:
+    """Expected and actual counts, and the file to look at."""
+    suspect = f"{entry.files[0].split('/')[0]} is truncated or not the published file"
     if entry.raw is not None and rows is not None and rows != entry.raw.interactions:
-        suspect += f": it has {rows:,} rows instead of {entry.raw.interactions:,}"
+        suspect += f" ({rows:,} rows instead of {entry.raw.interactions:,})"
     return (
-        f"expected {expected}, found {found}. Most likely {suspect}; get it again from {entry.page},"
-        " or read your own version as a file of events"
+        f"expected {expected}, found {actual}. Most likely {suspect}; download it again from {entry.page},"
+        " or read your version as a file of events"
     )

@@ -1,4 +1,4 @@
-"""Archives from the web: resumed where a connection broke, verified, unpacked beside their place and then renamed."""
+"""Download archives: resumable, verified, and unpacked atomically."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from macrid.version import __version__
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
-ATTEMPTS = 4  # in a row that bring nothing new
-WAIT = 1.0  # seconds before the second attempt, doubled before each later one
+ATTEMPTS = 4  # in a row without progress
+WAIT = 1.0  # seconds before the second attempt, doubled each time
 
 T = TypeVar("T")
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes done and, where the server tells, the bytes in all."""
+"""Called with the bytes downloaded so far and the total, if known."""
 
 
 def fetch_archive(url: str, folder: Path, progress: Progress | None = None) -> None:
-    """Download the zip file at `url` and unpack its top folder, which has the name of `folder`, to that place.
+    """Download the zip file at `url` and unpack its top-level folder, which must be named like `folder`, to `folder`.
 
-    The MD5 is published beside the archive under the same name and `.md5`. A download cut short stays as `.part`, and
-    the next call goes on from there.
+    The MD5 is expected at the same address plus `.md5`. An interrupted download is kept as `.part` and resumed by the
+    next call.
     """
     part = folder.parent / f"{Path(urlsplit(url).path).name}.part"
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab+") as file:
             if not lock(file.fileno()):
-                raise DataError(f"{part}: another process is downloading this; wait for it to end")
+                raise DataError(f"{part}: another process is downloading this file; wait for it to finish")
             _fetch_verified(url, part, file, progress)
             _unpack(part, folder)
         part.unlink()
@@ -53,11 +53,11 @@ def fetch_archive(url: str, folder: Path, progress: Progress | None = None) -> N
 
 
 def _fetch_verified(url: str, part: Path, file: BufferedRandom, progress: Progress | None) -> None:
-    found = re.search(rb"\b[0-9a-fA-F]{32}\b", _retrying(f"{url}.md5", lambda: _get(f"{url}.md5")))
-    if found is None:
-        raise DataError(f"{url}.md5 holds no MD5")
-    published = found[0].decode().lower()
-    for _ in range(2):  # what was resumed may have begun as something else: once more from the start
+    match = re.search(rb"\b[0-9a-fA-F]{32}\b", _retrying(f"{url}.md5", lambda: _get(f"{url}.md5")))
+    if match is None:
+        raise DataError(f"{url}.md5: no MD5 in this file")
+    published = match[0].decode().lower()
+    for _ in range(2):  # a resumed download may have started from another file: try once more from scratch
         resumed = _size(file) > 0
         if resumed and _md5(file) == published:
             return
@@ -67,11 +67,11 @@ def _fetch_verified(url: str, part: Path, file: BufferedRandom, progress: Progre
         file.truncate(0)
         if not resumed:
             break
-    raise DataError(f"{url}: what came does not have the published MD5 {published}; try again later")
+    raise DataError(f"{url}: the download does not match the published MD5 {published}; try again later")
 
 
 def _retrying(url: str, attempt: Callable[[], T], size: Callable[[], int] = lambda: 0) -> T:
-    """What the attempt returns; repeated after network errors, with growing waits, until several bring nothing new."""
+    """Return the result of `attempt`, retried with growing waits after network errors while there is progress."""
     failures, best = 0, size()
     while True:
         try:
@@ -80,7 +80,7 @@ def _retrying(url: str, attempt: Callable[[], T], size: Callable[[], int] = lamb
             if isinstance(error, HTTPError):
                 error.close()
             if isinstance(error, HTTPError) and error.code < 500 and error.code not in (408, 416, 429):
-                raise DataError(f"{url}: the server answers {error.code} {error.reason}") from error
+                raise DataError(f"{url}: {_reason(error)}") from error
             failures = 1 if size() > best else failures + 1
             best = max(best, size())
             if failures >= ATTEMPTS:
@@ -94,7 +94,7 @@ def _get(url: str) -> bytes:
 
 
 def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | None) -> None:
-    """Append what is missing, or everything anew if the server does not resume or has another file now."""
+    """Append what is missing; start over if the server cannot resume or has a different file."""
     start = _size(file)
     headers = {}
     if start:
@@ -104,7 +104,7 @@ def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | N
     try:
         response = _open(url, headers)
     except HTTPError as error:
-        if error.code == 416:  # more than the server has: not the same file any more
+        if error.code == 416:  # we have more bytes than the server: a different file
             file.truncate(0)
         raise
     with response:
@@ -121,7 +121,7 @@ def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | N
             if progress is not None:
                 progress(done, total)
     if total is not None and done < total:
-        raise ConnectionError(f"the connection broke after {done:,} of {total:,} bytes")
+        raise ConnectionError(f"connection lost after {done:,} of {total:,} bytes")
 
 
 def _open(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
@@ -133,8 +133,8 @@ def _open(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
 
 
 def _starts_at(response: HTTPResponse, start: int) -> bool:
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return found is not None and int(found[1]) == start
+    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return match is not None and int(match[1]) == start
 
 
 def _tag(part: Path) -> Path:
@@ -142,9 +142,9 @@ def _tag(part: Path) -> Path:
 
 
 def _remember(response: HTTPResponse, part: Path) -> None:
-    """What tells this version of the file from another, so that two halves never come from two versions."""
+    """Store the version of the file, so that two halves never come from two versions."""
     tag = response.headers.get("ETag", "")
-    if not tag.startswith('"'):  # weak tags are of no use here
+    if not tag.startswith('"'):  # weak tags do not identify bytes
         tag = response.headers.get("Last-Modified", "")
     if tag:
         write_atomically(_tag(part), tag)
@@ -156,7 +156,7 @@ def _append(file: BufferedRandom, chunk: bytes) -> None:
     try:
         file.write(chunk)
         file.flush()
-    except OSError as error:  # a full disk is not the network's fault: trying again is of no use
+    except OSError as error:  # a full disk, not the network: no use retrying
         raise DataError(f"{file.name}: cannot be written ({error.strerror or error})") from error
 
 
@@ -171,18 +171,18 @@ def _md5(file: BufferedRandom) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError):
-        return f"the server answers {error.code} {error.reason}"
+        return f"the server returned {error.code} {error.reason}"
     reason = getattr(error, "reason", error)
     return str(getattr(reason, "strerror", None) or reason or type(error).__name__)
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """The archive's top folder to `folder`; reading every byte also checks every checksum of the zip file."""
+    """Unpack the archive's top-level folder; reading every byte also verifies the zip file's checksums."""
     try:
         with zipfile.ZipFile(archive) as packed, new_folder(folder) as temporary:
             members = [(member, _inside(member, folder.name)) for member in packed.infolist() if not member.is_dir()]
             if not any(place is not None for _, place in members):
-                raise DataError(f"{archive.name}: has no folder '{folder.name}' inside")
+                raise DataError(f"{archive.name}: contains no folder '{folder.name}'")
             for member, place in members:
                 if place is not None:
                     target = temporary / place
@@ -195,11 +195,11 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _inside(member: zipfile.ZipInfo, top: str) -> PurePosixPath | None:
-    """Where a member goes, relative to the top folder; None if it lies beside it. A way out of it is an error."""
+    """A member's path relative to the top-level folder, None if outside it; a path that escapes is an error."""
     path = PurePosixPath(member.filename)
     is_link = stat.S_ISLNK(member.external_attr >> 16)
     if is_link or path.is_absolute() or ".." in path.parts or "\\" in member.filename or ":" in member.filename:
         raise DataError(
-            f"the archive holds '{member.filename}', which would be written outside of its folder; not unpacked"
+            f"the archive contains '{member.filename}', which would be written outside its folder; not unpacked"
         )
     return PurePosixPath(*path.parts[1:]) if len(path.parts) > 1 and path.parts[0] == top else None

@@ -1,4 +1,4 @@
-"""The caller's own ids (strings or integers) and their positions in arrays."""
+"""The caller's ids (strings or integers) and their positions in arrays."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Ids(Sequence[Id]):
         ):
             target = pa.string()
         else:
-            raise DataError(f"ids are of type {array.type}; give strings or integers")
+            raise DataError(f"ids have type {array.type}; use strings or integers")
         if array.null_count:
-            raise DataError(f"{array.null_count:,} of {len(array):,} ids are missing; give every row an id")
+            raise DataError(f"{array.null_count:,} of {len(array):,} ids are missing; every row needs an id")
         try:
             self.array: pa.Array = array.cast(target)
         except pa.ArrowInvalid as error:
-            raise DataError(f"ids do not fit 64 bits ({error}); give them as strings") from error
+            raise DataError(f"ids do not fit in 64 bits ({error}); use strings") from error
 
     @classmethod
     def range(cls, count: int) -> Ids:
@@ -72,7 +72,7 @@ class Ids(Sequence[Id]):
         return {value: position for position, value in enumerate(self.array.to_pylist())}
 
     def positions(self, values: Iterable[Id]) -> np.ndarray:
-        """The position of each value, −1 where it is unknown."""
+        """The position of each value, −1 if unknown."""
         find = self._position_of.get
         return np.array([find(value, -1) for value in values], dtype=np.int64)
 
@@ -80,24 +80,24 @@ class Ids(Sequence[Id]):
         return Ids(self.array.take(pa.array(positions)))
 
     def parse(self, text: str) -> Id:
-        """An id written as text (on a command line, say) as the type these ids have."""
+        """Convert an id given as text (on the command line, say) to the type of these ids."""
         return int(text) if self.are_integers and re.fullmatch(r"-?\d+", text) else text
 
     def order(self) -> np.ndarray:
-        """Positions in ascending order of id: numbers by value, strings by code point."""
+        """Positions sorted by id: integers by value, strings by code point."""
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
 
 
 def places_in(whole: Ids, part: Ids) -> np.ndarray:
-    """Where ids of another table are; a text file does not say whether it means strings or integers."""
+    """Positions of another table's ids; the two may differ in type, as text files do not store types."""
     if part.are_integers == whole.are_integers:
         return whole.positions(part)
     return whole.positions(whole.parse(str(value)) for value in part)
 
 
-def first_few(ids: Sequence[Id], most: int = 5) -> str:
-    """Some ids for a message: 'a', 'b', 'c' and 17 more."""
-    return ", ".join(map(repr, ids[:most])) + (f" and {len(ids) - most:,} more" if len(ids) > most else "")
+def first_few(ids: Sequence[Id], limit: int = 5) -> str:
+    """A few ids for a message: 'a', 'b', 'c' and 17 more."""
+    return ", ".join(map(repr, ids[:limit])) + (f" and {len(ids) - limit:,} more" if len(ids) > limit else "")
 
 
 def _to_array(values: Iterable[Id]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Interactions: who has what. Read, checked, binarised, with the caller's own ids."""
+"""Interactions, users × items: read, checked and binarised, with the caller's ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What reading found, guessed and left out."""
+    """What was read, guessed and dropped."""
 
     source: str
     rows: int
@@ -37,20 +37,19 @@ class ReadReport:
         if self.guessed:
             lines.append("guessed " + ", ".join(self.guessed))
         if self.below_min_rating:
-            lines.append(f"{self.below_min_rating:,} rows below the rating threshold left out")
+            lines.append(f"dropped {self.below_min_rating:,} rows below the rating threshold")
         if self.duplicates:
-            lines.append(f"{self.duplicates:,} duplicates dropped")
+            lines.append(f"dropped {self.duplicates:,} duplicates")
         if self.dropped_users:
-            lines.append(f"{self.dropped_users:,} users with too few items left out")
+            lines.append(f"dropped {self.dropped_users:,} users with too few items")
         return "; ".join(lines)
 
 
 class Interactions:
     """Users × items, binary and sparse.
 
-    `rows` and `columns` hold one user position and one item position per interaction, in the order they were read;
-    `matrix` is the same as CSR. `users` and `items` translate positions to ids. `table` has one row an item: title and
-    attributes, where an items table was given.
+    `pairs` holds the user and item position of every interaction in the order read; `matrix` is the same as CSR.
+    `users` and `items` map positions to ids. `table`, if any, has one row per item: title and attributes.
     """
 
     def __init__(
@@ -88,11 +87,11 @@ class Interactions:
         """Read interactions from a file, a frame or a scipy CSR.
 
         source: a path to CSV, TSV, Parquet or a MovieLens '::' file; a pandas or polars frame; a scipy CSR.
-        user, item, rating: column names; the usual ones are guessed (`report.guessed` says which). Column numbers,
-            counted from 0, mean a text file without a header.
-        min_rating: keep ratings at or above it. Without it every row is an interaction.
-        min_items: keep users with at least so many different items.
-        items: a table of the same kinds with one row an item: id, title, any attributes.
+        user, item, rating: column names; common names are guessed (see `report.guessed`). Column numbers, from 0,
+            mean a text file without a header.
+        min_rating: keep ratings at or above it; by default every row is an interaction.
+        min_items: keep users with at least this many distinct items.
+        items: a table, from any such source, with one row per item: id, title, any attributes.
         """
         if min_items < 1:
             raise DataError(f"min_items is {min_items}; it must be at least 1")
@@ -110,13 +109,13 @@ class Interactions:
         table: pa.Table | None = None,
         report: ReadReport | None = None,
     ) -> Interactions:
-        """From one user position and one item position per interaction; no pair may come twice."""
+        """From the user and item position of each interaction; pairs must be distinct."""
         matrix = csr_from_pairs(rows, columns, (len(users), len(items)))
         return cls(matrix, users, items, table, report, (rows, columns))
 
     @property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """User and item position of every interaction, in the order read (that of the matrix, if read from a store)."""
+        """User and item position of every interaction, in the order read (matrix order if read from a store)."""
         if self._pairs is None:
             rows = np.repeat(np.arange(len(self.users), dtype=np.int32), np.diff(self.matrix.indptr))
             self._pairs = rows, np.asarray(self.matrix.indices)
@@ -124,7 +123,7 @@ class Interactions:
 
     @property
     def popularity(self) -> np.ndarray:
-        """How many users have each item."""
+        """Number of users per item."""
         return np.bincount(self.matrix.indices, minlength=len(self.items))
 
     def __len__(self) -> int:
@@ -134,14 +133,14 @@ class Interactions:
         return f"Interactions({len(self.users):,} users, {len(self.items):,} items, {len(self):,} interactions)"
 
     def split(self, heldout: int | float, seed: int = 98765) -> Split:
-        """Hold out users for validation and as many for test; see `macrid.data.split`."""
+        """Hold out `heldout` users each for validation and test; see `macrid.data.split`."""
         from macrid.data.split import split_users
 
         return split_users(self, heldout, seed)
 
 
 def csr_from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """Binary CSR that keeps the order of the pairs inside each row."""
+    """Binary CSR that keeps the order of the pairs within each row."""
     order = _stable_order(rows) if np.any(rows[1:] < rows[:-1]) else slice(None)
     indptr = np.zeros(shape[0] + 1, dtype=np.int64)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
@@ -149,7 +148,7 @@ def csr_from_pairs(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]
 
 
 def _stable_order(codes: np.ndarray) -> np.ndarray:
-    """`np.argsort(codes, kind="stable")` of non-negative int32, three times as fast: numpy sorts 16 bits by radix."""
+    """`np.argsort(codes, kind="stable")` for non-negative int32, three times as fast: numpy radix-sorts 16 bits."""
     order = np.argsort(codes.astype(np.uint16), kind="stable")
     if codes.max() >> 16:
         order = order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")]
@@ -157,8 +156,8 @@ def _stable_order(codes: np.ndarray) -> np.ndarray:
 
 
 def binary_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """CSR of ones around its index arrays; the indices are not copied where scipy can use them as they are."""
-    kind = np.int32 if max(len(indices), *shape) < 2**31 else np.int64  # scipy wants both arrays of one kind
+    """CSR of ones from its index arrays, without copying the indices if possible."""
+    kind = np.int32 if max(len(indices), *shape) < 2**31 else np.int64  # scipy requires the same type for both
     matrix = sp.csr_array(shape, dtype=np.float32)
     matrix.indptr, matrix.indices = indptr.astype(kind, copy=False), indices.astype(kind, copy=False)
     matrix.data = np.ones(len(indices), dtype=np.float32)
@@ -214,14 +213,14 @@ def read_events(
     assert user_column is not None
     assert item_column is not None
     if user_column == item_column:
-        raise DataError(f"{table.name}: column '{user_column}' cannot be both the user and the item")
+        raise DataError(f"{table.name}: column '{user_column}' cannot be both user and item")
     has_ratings = rating_column is not None
     if not rated:
         rating_column = None
     wanted = [column for column in (user_column, item_column, rating_column) if column is not None]
     columns = table.read(wanted, ids=[user_column, item_column])
     if columns.num_rows == 0:
-        raise DataError(f"{table.name}: there are no rows")
+        raise DataError(f"{table.name}: no rows")
     rows, users = table.read_ids(columns, user_column)
     cols, items = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
@@ -231,7 +230,7 @@ def read_events(
         user_column=user_column,
         item_column=item_column,
         rating_column=rating_column,
-        guessed=tuple(f"{role} = '{column}'" for role, asked, column in roles if asked is None and column is not None),
+        guessed=tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None),
     )
     ratings = None
     if rating_column is not None:
@@ -244,11 +243,11 @@ def _from_csr(source: Any, rated: bool) -> Events:
     rows, cols = matrix.coords
     report = ReadReport(source="matrix", rows=int(matrix.nnz))
     if not np.all(np.isfinite(matrix.data)):
-        raise DataError("the matrix holds values that are not numbers; every value must be finite")
+        raise DataError("the matrix contains NaN or infinite values; every value must be finite")
     stored = matrix.data != 0
     rows, cols, values = rows[stored], cols[stored], matrix.data[stored]
     if len(rows) == 0:
-        raise DataError("the matrix is empty; it holds no interaction")
+        raise DataError("the matrix is empty; it has no interactions")
     users, items = (Ids.range(count) for count in matrix.shape)
     return Events(rows.astype(np.int32), cols.astype(np.int32), users, items, report, values if rated else None, True)
 
@@ -256,8 +255,8 @@ def _from_csr(source: Any, rated: bool) -> Events:
 def clean_events(
     rows: np.ndarray, cols: np.ndarray, users: Ids, item_ids: Ids, report: ReadReport, *, min_items: int, items: Any
 ) -> Interactions:
-    """Interactions from events (one user and one item position each): without duplicates, users with too few items, and
-    ids that are left with nothing."""
+    """Interactions from events (a user and an item position each), without duplicates, users with too few items, and
+    unused ids."""
     repeated = _repeated(rows.astype(np.int64) * len(item_ids) + cols)
     if repeated.size:
         keep = np.ones(len(rows), dtype=bool)
@@ -266,7 +265,9 @@ def clean_events(
     counts = np.bincount(rows, minlength=len(users))
     enough = counts >= min_items
     if not enough.any():
-        raise DataError(f"{report.source}: no user has {min_items} items, the most is {counts.max()}; lower min_items")
+        raise DataError(
+            f"{report.source}: no user has {min_items} items; the longest history has {counts.max()}, lower min_items"
+        )
     dropped = int(np.count_nonzero((counts > 0) & ~enough))
     if dropped:
         keep = enough[rows]
@@ -279,14 +280,14 @@ def clean_events(
 
 
 def _repeated(keys: np.ndarray) -> np.ndarray:
-    """Positions of keys that came before."""
+    """Positions of keys that occurred earlier."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     return order[1:][ordered[1:] == ordered[:-1]]
 
 
 def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
-    """Renumber so that every id is used."""
+    """Renumber, dropping unused ids."""
     used = np.bincount(codes, minlength=len(ids)) > 0
     if used.all():
         return codes, ids
@@ -295,7 +296,7 @@ def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
 
 
 def join_items(item_ids: Ids, source: Any, same_column: str | None = None) -> pa.Table | None:
-    """The rows of an items table in the order of `item_ids`, nulls for unknown ones; None if it has nothing but ids."""
+    """An items table in the order of `item_ids`, nulls for unknown items; None if it has only ids."""
     known, columns = read_items(source, same_column)
     if columns.num_columns == 0:
         return None
@@ -305,7 +306,7 @@ def join_items(item_ids: Ids, source: Any, same_column: str | None = None) -> pa
     positions = known.positions(item_ids)
     if (positions < 0).all():
         raise DataError(
-            f"none of the {len(item_ids):,} items is in the items table; its ids start with"
-            f" {', '.join(map(repr, known[:3]))}, the events' with {', '.join(map(repr, item_ids[:3]))}"
+            f"none of the {len(item_ids):,} items in the events is in the items table; ids such as"
+            f" {', '.join(map(repr, item_ids[:3]))} against {', '.join(map(repr, known[:3]))} in the items table"
         )
     return columns.take(pa.array(positions, mask=positions < 0))

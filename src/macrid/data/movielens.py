@@ -1,4 +1,4 @@
-"""MovieLens files of every age: ratings.csv and movies.csv, ratings.dat and movies.dat ('::'), u.data and u.item."""
+"""All formats of MovieLens: ratings.csv and movies.csv, ratings.dat and movies.dat ('::'), u.data and u.item."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from macrid.errors import DataError
 GENRES = ("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama",
           "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War",
           "Western")  # fmt: skip
-FIRST_GENRE = 5  # after id, title, release date, video release date and address
+FIRST_GENRE = 5  # after id, title, release date, video release date and URL
 YEAR = r"\((?P<year>\d{4})(?:[-–]\d{0,4})?\)\s*$"
 
 
 def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: int) -> Interactions:
-    """Ratings at or above the threshold, joined with title, genres and year."""
+    """Ratings at or above the threshold, with title, genres and year."""
     columns: dict[str, Any]
     if ratings.suffix == ".data":
         columns, items = {"user": 0, "item": 1, "rating": 2}, read_u_item(movies)
@@ -39,15 +39,15 @@ def read_movies(path: Path) -> pa.Table:
 
 
 def read_u_item(path: Path) -> pa.Table:
-    """u.item of MovieLens 100K, whose genres are flags, in the columns of movies.dat."""
+    """u.item of MovieLens 100K, whose genres are flags, with the columns of movies.dat."""
     rows: dict[str, list] = {"item": [], "title": [], "genres": []}
     for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), start=1):
         fields = line.split("|")
         flags = fields[FIRST_GENRE:]
         if len(flags) != len(GENRES) or not fields[0].isdecimal():
             raise DataError(
-                f"{path}: line {number:,} has {len(fields)} fields, not a number, a title, three more and {len(GENRES)}"
-                " genre flags between '|'; is this u.item?"
+                f"{path}: line {number:,} is not an id, a title, three more fields and {len(GENRES)} genre flags,"
+                f" separated by '|' ({len(fields)} fields); is this u.item?"
             )
         rows["item"].append(int(fields[0]))
         rows["title"].append(fields[1])
@@ -56,7 +56,7 @@ def read_u_item(path: Path) -> pa.Table:
 
 
 def count_raw(ratings: Path) -> tuple[int, int, int]:
-    """Users, items and ratings before any recipe."""
+    """Users, items and ratings in the file, before any filtering."""
     table = open_table(ratings, header=ratings.suffix != ".data")
     user, item = table.columns[:2]
     columns = table.read([user, item], ids=[user, item])
@@ -65,7 +65,7 @@ def count_raw(ratings: Path) -> tuple[int, int, int]:
 
 def _with_year(table: pa.Table, path: Path) -> pa.Table:
     if "title" not in table.column_names:
-        raise DataError(f"{path}: has no titles; is this a MovieLens file of movies?")
+        raise DataError(f"{path}: no titles; is this a MovieLens movies file?")
     titles = table.column("title").combine_chunks()
     years = pc.struct_field(pc.extract_regex(titles, YEAR), "year")
     return table.append_column("year", pc.if_else(pc.equal(years, ""), None, years).cast(pa.int32()))

@@ -1,7 +1,7 @@
-"""The Netflix Prize files: one file a movie (`mv_0000001.txt`), or the same lines in a few large files.
+"""The Netflix Prize files: one file per movie (`mv_0000001.txt`), or the same lines in a few large files.
 
-A line `17:` starts the ratings of movie 17; each line after it is `customer,rating,date`. There are 100 million of
-them, so they are parsed in blocks, and only what the threshold keeps stays in memory.
+The line `17:` starts the ratings of movie 17; each line after it is `customer,rating,date`. There are 100 million, so
+they are parsed in blocks, and only ratings at or above the threshold stay in memory.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from macrid.data.interactions import Interactions, ReadReport, clean_events
 from macrid.errors import DataError
 
 BLOCK = 32 << 20
-HIGHEST_ID = 10_000_000  # of a customer or movie; the real ones end at 2,649,429 and 17,770
+HIGHEST_ID = 10_000_000  # for customers and movies; the real ones end at 2,649,429 and 17,770
 LINE = re.compile(rb"\d+:|\d+,[1-5],[^,]*")
 
 
 def read_netflix(folder: Path, min_rating: float, min_items: int) -> Interactions:
-    """The same interactions as one file of user, item and rating would give."""
+    """The interactions, as if read from one file of user, item and rating."""
     users, movies, rows, columns, total = _Codes(), _Codes(), [], [], 0
     for user, movie, rating in _blocks(folder):
         total += len(user)
@@ -33,9 +33,7 @@ def read_netflix(folder: Path, min_rating: float, min_items: int) -> Interaction
         columns.append(movies.encode(movie)[keep])
     kept = sum(map(len, rows))
     if not kept:
-        raise DataError(
-            f"{folder}: none of the {total:,} ratings reaches min_rating {min_rating:g}; lower the threshold"
-        )
+        raise DataError(f"{folder}: all {total:,} ratings are below min_rating {min_rating:g}; lower the threshold")
     report = ReadReport(source=folder.name, rows=total, min_rating=min_rating, below_min_rating=total - kept)
     return clean_events(
         _joined(rows),
@@ -49,7 +47,7 @@ def read_netflix(folder: Path, min_rating: float, min_items: int) -> Interaction
 
 
 def read_titles(folder: Path) -> pa.Table:
-    """movie_titles.csv or .txt: `id,year,title`, where the title may hold commas and the year may be NULL."""
+    """movie_titles.csv or .txt: `id,year,title`; the title may contain commas and the year may be NULL."""
     path = folder / "movie_titles.csv"
     if not path.exists():
         path = folder / "movie_titles.txt"
@@ -65,7 +63,7 @@ def read_titles(folder: Path) -> pa.Table:
 
 
 class _Codes:
-    """Codes for integer ids, in order of first appearance, one block after another."""
+    """Codes for integer ids in order of first appearance, across blocks."""
 
     def __init__(self) -> None:
         self.code_of = np.full(1, -1, dtype=np.int32)
@@ -89,14 +87,14 @@ class _Codes:
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """One array of all, and the parts are gone: at this size two copies matter."""
+    """All parts as one array; the parts are freed, because at this size two copies matter."""
     result = np.concatenate(parts)
     parts.clear()
     return result
 
 
 def _blocks(folder: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """User, movie and rating of every line, some millions at a time."""
+    """User, movie and rating of every line, a few million at a time."""
     per_movie = sorted((folder / "training_set").glob("mv_*.txt"))
     if per_movie:
         yield from _per_movie_blocks(per_movie)
@@ -110,7 +108,7 @@ def _per_movie_blocks(paths: Sequence[Path]) -> Iterator[tuple[np.ndarray, np.nd
     for path in paths:
         text = _read_bytes(path)
         if re.match(rb"\d+:", text) is None:
-            raise DataError(f"{path}: does not start with a movie's number and a colon")
+            raise DataError(f"{path}: does not start with a movie number and a colon")
         batch.append(text)
         if sum(map(len, batch)) >= BLOCK or path is paths[-1]:
             try:
@@ -121,7 +119,7 @@ def _per_movie_blocks(paths: Sequence[Path]) -> Iterator[tuple[np.ndarray, np.nd
 
 
 def _located(error: _BadLineError, paths: Sequence[Path], batch: list[bytes], last: Path) -> DataError:
-    """The error as seen from its own file of the batch that ended with `last`."""
+    """The error, located in the file of the batch (which ends with `last`) that it comes from."""
     number = error.number
     for path, text in zip(paths[paths.index(last) + 1 - len(batch) :], batch, strict=False):
         lines = text.count(b"\n")
@@ -159,7 +157,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _normal(text: bytes) -> bytes:
-    """Unix line ends, the last one included."""
+    """With Unix line endings, including the last line."""
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
     return text if text.endswith(b"\n") else text + b"\n"
@@ -170,12 +168,12 @@ class _BadLineError(Exception):
         self.number, self.line = number, line
 
     def at(self, path: Path, number: int) -> DataError:
-        found = self.line[:80].decode("latin-1")
-        return DataError(f"{path}: line {number:,} is {found!r}, neither 'movie:' nor 'customer,rating,date'")
+        line = self.line[:80].decode("latin-1")
+        return DataError(f"{path}: line {number:,} is {line!r}, neither 'movie:' nor 'customer,rating,date'")
 
 
 def _parse(text: bytes, movie: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int | None]:
-    """User, movie and rating of each line, and the movie that is open at the end. `movie` is open at the start."""
+    """User, movie and rating of each line, and the movie open at the end; `movie` is the one open at the start."""
     letters = np.frombuffer(text, dtype=np.uint8)
     ends, colons = np.flatnonzero(letters == ord("\n")), np.flatnonzero(letters == ord(":"))
     movies, cuts = [movie or 0], [0]
@@ -187,7 +185,7 @@ def _parse(text: bytes, movie: int | None) -> tuple[np.ndarray, np.ndarray, np.n
         cuts += [start, colon + 2]
     cuts.append(len(text))
     users, ratings = _parse_ratings([text[start:end] for start, end in zip(cuts[::2], cuts[1::2], strict=True)])
-    headers = np.searchsorted(ends, colons)  # the lines that start a movie
+    headers = np.searchsorted(ends, colons)  # lines that start a movie
     counts = np.diff(np.concatenate([[-1], headers, [len(ends)]])) - 1
     if len(users) != counts.sum() or max(movies) > HIGHEST_ID or (movie is None and counts[0] > 0):
         raise _bad_line(text, movie)
@@ -195,7 +193,7 @@ def _parse(text: bytes, movie: int | None) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def _parse_ratings(pieces: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """User and rating of lines without any that starts a movie; none at all if one of them is wrong."""
+    """User and rating of lines that start no movie; empty if any of them is malformed."""
     body = b"".join(pieces)
     nothing = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int8)
     if not body:
@@ -219,12 +217,12 @@ def _parse_ratings(pieces: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bad_line(text: bytes, movie: int | None) -> _BadLineError:
-    """The first line that is not as it should be, found the slow way."""
+    """Find the first malformed line, the slow way."""
     lines = text.split(b"\n")[:-1]
     for number, line in enumerate(lines, start=1):
         is_header = line.endswith(b":")
-        known = LINE.fullmatch(line) is not None and int(re.split(rb"[:,]", line)[0]) <= HIGHEST_ID
-        if not known or (movie is None and not is_header):
+        is_valid = LINE.fullmatch(line) is not None and int(re.split(rb"[:,]", line)[0]) <= HIGHEST_ID
+        if not is_valid or (movie is None and not is_header):
             return _BadLineError(number, line)
         if is_header:
             movie = int(line[:-1])

@@ -1,7 +1,7 @@
-"""Splits in the layout that Liang et al. and the paper's authors released (`pro_sg`), which are read, not made anew.
+"""Splits published by Liang et al. and the paper's authors (`pro_sg`), used as they are.
 
-train.csv, validation_tr.csv, validation_te.csv, test_tr.csv and test_te.csv hold `uid,sid`; line n of unique_sid.txt,
-counted from 0, is the id of the item with sid n.
+train.csv, validation_tr.csv, validation_te.csv, test_tr.csv and test_te.csv contain `uid,sid`; line n of
+unique_sid.txt, counted from 0, is the id of the item with sid n.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 
 def read_released(folder: Path, categories: str | None = None) -> Split:
-    """The split as it was released: users by uid, and the items of each in the order of its file.
+    """The split as released: users sorted by uid, their items in file order.
 
-    categories: the name of a file that gives every item's category.
+    categories: the name of a file with every item's category.
     """
     items = _read_items(folder / "unique_sid.txt")
     parts = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
@@ -69,7 +69,7 @@ def _read_items(path: Path) -> Ids:
     table = DelimitedTable(path, header=False, no_header_names=("item",))
     codes, ids = table.read_ids(table.read(["item"], ids=["item"]), "item")
     if len(ids) < len(codes):
-        raise DataError(f"{path}: {len(codes) - len(ids):,} items come twice; every line must be another item")
+        raise DataError(f"{path}: {len(codes) - len(ids):,} lines repeat an item; every line must be a different one")
     return ids
 
 
@@ -79,37 +79,37 @@ def _read_pairs(path: Path, items: int) -> Pairs:
         table.find(name, (), "user" if name == "uid" else "item")
     columns = table.read(["uid", "sid"])
     if columns.num_rows == 0:
-        raise DataError(f"{path}: there are no rows")
+        raise DataError(f"{path}: no rows")
     for name in ("uid", "sid"):
         column = columns.column(name)
         if not pa.types.is_integer(column.type) or column.null_count:
-            raise DataError(f"{path}: column '{name}' must hold a whole number in every row")
+            raise DataError(f"{path}: column '{name}' must be an integer in every row")
     uids, sids = (columns.column(name).to_numpy() for name in ("uid", "sid"))
     wrong = np.flatnonzero((sids < 0) | (sids >= items))
     if wrong.size:
         raise DataError(
-            f"{path}: row {wrong[0] + 1:,} names item {sids[wrong[0]]}, but unique_sid.txt has {items:,} lines, from 0"
+            f"{path}: row {wrong[0] + 1:,} has sid {sids[wrong[0]]}, but unique_sid.txt only has 0 to {items - 1:,}"
         )
     return uids, sids.astype(np.int32)
 
 
 def _without_duplicates(pairs: Pairs, items: int) -> Pairs:
-    """The first of each, in order."""
+    """The first occurrence of each pair, in order."""
     first = np.sort(np.unique(pairs[0] * items + pairs[1], return_index=True)[1])
     return pairs[0][first], pairs[1][first]
 
 
 def _read_categories(path: Path, items: Ids) -> pa.Table:
-    """Item and category. A few items of the release have two: the lower is one of the seven, the other a stray."""
+    """Item and category. A few items have two: the lower is one of the seven, the other a stray."""
     by_sid = path.name == "item_cate_sid.csv"
     table = open_table(path, header=by_sid, no_header_names=("item", "category"))
     columns = table.read(table.columns[:2]).rename_columns(["item", "category"])
     if any(not pa.types.is_integer(column.type) or column.null_count for column in columns.columns):
-        raise DataError(f"{path}: must hold two whole numbers in every row, item and category")
+        raise DataError(f"{path}: every row must be two integers, item and category")
     lowest = columns.group_by("item", use_threads=False).aggregate([("category", "min")])
     known = lowest.column("item")
     if by_sid:
         if pc.max(known).as_py() >= len(items) or pc.min(known).as_py() < 0:
-            raise DataError(f"{path}: names a sid outside of the {len(items):,} lines of unique_sid.txt")
+            raise DataError(f"{path}: contains a sid outside the {len(items):,} lines of unique_sid.txt")
         known = items.array.take(known)
     return pa.table({"item": known, "category": lowest.column("category_min")})

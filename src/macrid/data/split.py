@@ -1,10 +1,10 @@
-"""The held-out-user protocol of Liang et al. (2018), which the paper follows, to the last random number.
+"""The held-out-user protocol of Liang et al. (2018), which the paper follows, exact to the last random number.
 
 Sort the user ids and permute them once; the last n users are test, the n before them validation, the rest train. The
-items are those of the train users, in order of first appearance; other items are dropped from held-out users. Each
-held-out user is folded in on 80 % of the items and scored on the other 20 % (`int(0.2 · count)`, drawn without
-replacement, users in id order, from a generator seeded afresh for validation and for test); a user left with fewer
-than five items keeps all of them on the input side.
+items are those of the train users, in order of first appearance; held-out users lose all others. Each held-out user is
+folded in on 80 % of their items and scored on the other 20 % (`int(0.2 · count)`, drawn without replacement, users in
+id order, from a generator reseeded for validation and for test); a user left with fewer than five items keeps them all
+in the history.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_ITEMS_TO_PREDICT = 5
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Users a model never trains on: folded in on `history`, scored on `target` (both users × items)."""
+    """Users never trained on: folded in on `history`, scored on `target` (both users × items)."""
 
     history: sp.csr_array
     target: sp.csr_array
@@ -40,7 +40,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Split:
-    """Train users, and two groups of held-out users over the same items."""
+    """Training users and two groups of held-out users, over the same items."""
 
     train: Interactions
     validation: HeldOut
@@ -58,7 +58,7 @@ class Split:
         return f"Split(train={self.train!r}, validation={self.validation!r}, test={self.test!r})"
 
     def write_released(self, folder: Path) -> None:
-        """The layout of the authors' release (`pro_sg`): train.csv, validation_tr.csv, …, ids by position."""
+        """Write the layout of the authors' release (`pro_sg`): train.csv, validation_tr.csv, …, ids by position."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "unique_sid.txt").write_text("".join(f"{item}\n" for item in self.items))
         _write_pairs(folder / "train.csv", *self.train.pairs)
@@ -76,10 +76,10 @@ class Split:
 def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> Split:
     """Split by held-out users.
 
-    heldout: how many users go to validation, and again to test; a number below 1 is a share of all users.
+    heldout: number of validation users, and of test users; below 1, a share of all users.
     """
     if not 0 <= seed < 2**32:
-        raise DataError(f"seed is {seed}; it must be a whole number from 0 to 2^32 − 1")
+        raise DataError(f"seed is {seed}; it must be from 0 to 2^32 − 1")
     users = len(data.users)
     n = _heldout_count(heldout, users)
     order = data.users.order()[np.random.RandomState(seed).permutation(users)]
@@ -120,7 +120,7 @@ def _heldout_count(heldout: int | float, users: int) -> int:
     if heldout >= 1 and n != heldout:
         raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     if n < 1:
-        raise DataError(f"heldout {heldout} of {users:,} users is nobody; give at least one user")
+        raise DataError(f"heldout {heldout} of {users:,} users leaves nobody held out; give at least one user")
     if 2 * n >= users:
         raise DataError(
             f"heldout asks for 2 × {n:,} users (validation and test), but there are {users:,};"
@@ -130,14 +130,14 @@ def _heldout_count(heldout: int | float, users: int) -> int:
 
 
 def _fold(rows: np.ndarray, columns: np.ndarray, users: Ids, items: int, seed: int) -> HeldOut:
-    """Divide each user's interactions into history and target."""
+    """Divide each user's items into history and target."""
     by_user = csr_from_pairs(rows, np.arange(len(rows)), (len(users), max(len(rows), 1)))
     random = np.random.RandomState(seed)
     is_target = np.zeros(len(rows), dtype=bool)
     for user in users.order():
-        own = by_user.indices[by_user.indptr[user] : by_user.indptr[user + 1]]
-        if len(own) >= MIN_ITEMS_TO_PREDICT:
-            is_target[own[random.choice(len(own), size=int(TARGET_SHARE * len(own)), replace=False)]] = True
+        pairs = by_user.indices[by_user.indptr[user] : by_user.indptr[user + 1]]
+        if len(pairs) >= MIN_ITEMS_TO_PREDICT:
+            is_target[pairs[random.choice(len(pairs), size=int(TARGET_SHARE * len(pairs)), replace=False)]] = True
     shape = (len(users), items)
     return HeldOut(
         csr_from_pairs(rows[~is_target], columns[~is_target], shape),

@@ -1,6 +1,6 @@
-"""A prepared folder: a split on disk, opened by memory map, so that training starts at once at any size.
+"""A prepared folder: a split on disk, memory-mapped, so that training starts at once at any size.
 
-about.json                      format version, counts, how it was made
+about.json                      format version, counts, origin
 train.indptr.npy, …             the CSR index arrays of train, validation and test (history and target)
 items.parquet                   id, then title and attributes
 users.parquet                   id and group (train, validation, test), in row order
@@ -42,10 +42,10 @@ FILES = (
 def write(
     split: Split, folder: str | os.PathLike[str], *, overwrite: bool = False, about: dict[str, Any] | None = None
 ) -> None:
-    """Write a prepared folder, whole or not at all; `about` (a recipe, say) is kept in about.json under 'recipe'."""
+    """Write a prepared folder atomically; `about` (a recipe, say) is kept in about.json under 'recipe'."""
     target = Path(folder)
     try:
-        check_free(target, overwrite, DataError, made=FILES)
+        check_free(target, overwrite, DataError, replaceable=FILES)
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
                 _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
@@ -56,13 +56,13 @@ def write(
             (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise DataError(
-            f"{target}: cannot be written ({error.strerror or error}); make room or choose another folder,"
-            " what was there before is untouched"
+            f"{target}: cannot be written ({error.strerror or error}); nothing was changed; free some space or choose"
+            " another folder"
         ) from error
 
 
 def read(folder: str | os.PathLike[str]) -> Split:
-    """Open a prepared folder; the index arrays stay on disk until they are used."""
+    """Open a prepared folder; the index arrays stay on disk until used."""
     folder = Path(folder)
     about = read_about(folder)
     counts: dict[str, Any] = about["counts"]
@@ -86,25 +86,25 @@ def read(folder: str | os.PathLike[str]) -> Split:
 
 
 def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """What about.json says, checked to be ours and of a version we can read."""
+    """about.json, if its format is known."""
     folder = Path(folder)
     recover(folder)
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; make it with `macrid data prepare SOURCE --out {folder}`")
+        raise DataError(f"{folder}: no such folder; create it with `macrid data prepare SOURCE --out {folder}`")
     path = folder / "about.json"
     if not path.exists():
-        raise DataError(f"{folder}: not a prepared folder (it has no about.json); make one with `macrid data prepare`")
+        raise DataError(f"{folder}: not a prepared folder (no about.json); create one with `macrid data prepare`")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
     if not isinstance(about, dict) or about.get("kind") != "prepared data":
-        raise DataError(f"{folder}: not a prepared folder (its about.json is of something else)")
+        raise DataError(f"{folder}: not a prepared folder (its about.json belongs to something else)")
     version = about.get("format")
     if not isinstance(version, int) or version > FORMAT:
         raise DataError(
-            f"{folder}: prepared data of format {version}, written by macrid {about.get('macrid')}, but this macrid"
-            f" ({__version__}) reads up to format {FORMAT}; upgrade macrid or prepare the data again"
+            f"{folder}: written by macrid {about.get('macrid')} in format {version}, but macrid {__version__} reads"
+            f" formats up to {FORMAT}; upgrade macrid or prepare the data again"
         )
     if not _complete(about.get("counts")):
         raise _damaged(path, "its counts are incomplete")
@@ -136,7 +136,7 @@ def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _complete(counts: Any) -> bool:
-    """Whether the counts have every field that reading needs."""
+    """Whether the counts have every field needed for reading."""
     if not isinstance(counts, dict):
         return False
     users, interactions = counts.get("users"), counts.get("interactions")
@@ -166,16 +166,14 @@ def _items_table(split: Split) -> pa.Table:
 def _users_table(split: Split) -> pa.Table:
     ids = [getattr(split, group).users.array for group in GROUPS]
     if len({array.type for array in ids}) > 1:
-        raise DataError(
-            "the users' ids are strings in one group and integers in another; make them all one or the other"
-        )
+        raise DataError("user ids are strings in one group and integers in another; use one type for all")
     names = np.repeat(np.arange(len(GROUPS), dtype=np.int8), [len(array) for array in ids])
     groups = pa.DictionaryArray.from_arrays(pa.array(names), pa.array(GROUPS))
     return pa.table({"id": pa.concat_arrays(ids), "group": groups})
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:
-    """Like `np.save`, through Python's file, which reports a full disk at the byte where it happens."""
+    """Like `np.save`, but through a Python file, which reports a full disk as soon as it happens."""
     array = np.ascontiguousarray(array)
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
@@ -187,7 +185,7 @@ def _write_table(path: Path, table: pa.Table) -> None:
 
 
 def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
-    """A table whose first column is called 'id', and those ids."""
+    """A table whose first column is 'id', and those ids."""
     try:
         with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
@@ -211,7 +209,7 @@ def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int) -> s
     if indptr[0] != 0 or indptr[-1] != nnz or np.any(indptr[1:] < indptr[:-1]):
         raise _damaged(folder / f"{name}.indptr.npy", "its values are not row starts")
     if nnz and (indices.min() < 0 or indices.max() >= shape[1]):
-        raise _damaged(folder / f"{name}.indices.npy", f"it names items outside of the {shape[1]:,} there are")
+        raise _damaged(folder / f"{name}.indices.npy", f"it refers to items beyond the {shape[1]:,} there are")
     return binary_csr(indptr, indices, shape)
 
 
@@ -223,10 +221,10 @@ def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, error) from error
     if mapped.dtype != dtype or mapped.shape != (length,):
-        raise _damaged(path, f"it holds {mapped.shape} of {mapped.dtype}, about.json says ({length},) of {dtype}")
+        raise _damaged(path, f"it is {mapped.shape} of {mapped.dtype}, about.json says ({length},) of {dtype}")
     return np.asarray(mapped)
 
 
 def _damaged(path: Path, reason: object) -> DataError:
     lines = str(reason).splitlines() or [type(reason).__name__]
-    return DataError(f"{path}: damaged ({lines[0]}); make the folder again with `macrid data prepare … --overwrite`")
+    return DataError(f"{path}: damaged ({lines[0]}); recreate the folder with `macrid data prepare … --overwrite`")

@@ -1,4 +1,4 @@
-"""Tables from files and frames: CSV, TSV, Parquet, MovieLens '::' files, and what speaks Arrow (pandas, polars, …)."""
+"""Tables from files and frames: CSV, TSV, Parquet, MovieLens '::' files, pandas, polars and other Arrow sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "articl
 RATING_NAMES = ("rating", "ratings", "score", "stars", "overall", "rate", "value", "weight")
 TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "product_title", "movie_title")
 
-EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # of a '::' file, which has no header
+EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # '::' files have no header
 MOVIE_COLUMNS = ("item", "title", "genres")
 MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 
@@ -35,7 +35,7 @@ MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 class Table(ABC):
     """A table whose columns can be listed before any of them is read."""
 
-    are_typed = True  # whether the source says what is a string and what a number; text files do not
+    are_typed = True  # whether the source distinguishes strings from numbers; text files do not
 
     def __init__(self, name: str, columns: Sequence[str]) -> None:
         self.name = name
@@ -43,30 +43,30 @@ class Table(ABC):
 
     @abstractmethod
     def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-        """Only these columns; those among `ids` and `text` come as they were written, '007' included."""
+        """Read these columns; those in `ids` and `text` stay as written, such as '007'."""
 
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
-        """Codes and distinct ids of a column that was read from here; see `encode_ids`."""
+        """Codes and distinct ids of a column of this table; see `encode_ids`."""
         return encode_ids(columns.column(name), f"{self.name}, column '{name}'", typed=self.are_typed)
 
-    def find(self, asked: str | int | None, usual: Sequence[str], what: str, required: bool = True) -> str | None:
-        """The column that was asked for, or the first with a usual name."""
-        if isinstance(asked, int):
-            if not 0 <= asked < len(self.columns):
-                raise DataError(f"{self.name}: no column {asked}; it has {len(self.columns)} columns, counted from 0")
-            return self.columns[asked]
-        if asked is not None:
-            if asked in self.columns:
-                return asked
-            raise DataError(f"{self.name}: no column '{asked}' for the {what}; the columns are {_listed(self.columns)}")
-        by_plain_name = {_plain(column): column for column in reversed(self.columns)}
-        for name in usual:
-            if _plain(name) in by_plain_name:
-                return by_plain_name[_plain(name)]
+    def find(self, column: str | int | None, names: Sequence[str], role: str, required: bool = True) -> str | None:
+        """The given column, or else the first that has one of these names."""
+        if isinstance(column, int):
+            if not 0 <= column < len(self.columns):
+                raise DataError(f"{self.name}: no column {column}; it has {len(self.columns)} columns, counted from 0")
+            return self.columns[column]
+        if column is not None:
+            if column in self.columns:
+                return column
+            raise DataError(f"{self.name}: no column '{column}' for the {role}; columns are {_listed(self.columns)}")
+        by_plain_name = {_plain(name): name for name in reversed(self.columns)}
+        for name in map(_plain, names):
+            if name in by_plain_name:
+                return by_plain_name[name]
         if required:
             raise DataError(
-                f"{self.name}: no column looks like the {what}; name it (--{what}-col, or {what}= in Python),"
-                f" the columns are {_listed(self.columns)}"
+                f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
+                f" {_listed(self.columns)}"
             )
         return None
 
@@ -77,7 +77,7 @@ class FrameTable(Table):
     def __init__(self, table: pa.Table, name: str = "frame") -> None:
         super().__init__(name, table.column_names)
         for place, field in enumerate(table.schema):
-            if pa.types.is_string_view(field.type):  # what polars hands over, and few functions of Arrow take
+            if pa.types.is_string_view(field.type):  # comes from polars; few Arrow functions support it
                 table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
         self.table = table
 
@@ -103,7 +103,7 @@ class ParquetTable(Table):
 
 
 class DelimitedTable(Table):
-    """A text file with one row a line: CSV, TSV, or '::', compressed or not."""
+    """A text file with one row per line: CSV, TSV or '::', possibly compressed."""
 
     are_typed = False
 
@@ -119,7 +119,7 @@ class DelimitedTable(Table):
         else:
             names = [no_header_names[i] if i < len(no_header_names) else f"column{i}" for i in range(len(cells))]
         if len(set(names)) < len(names):
-            raise DataError(f"{path}: two columns have the same name; the columns are {_listed(names)}")
+            raise DataError(f"{path}: two columns have the same name: {_listed(names)}")
         super().__init__(path.name, names)
 
     def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
@@ -160,20 +160,20 @@ class DelimitedTable(Table):
             if "invalid UTF8" in reason:
                 raise UnicodeError(reason) from error
             if "Empty CSV file" in reason:
-                raise DataError(f"{self.path}: the file has no rows") from error
-            if threads and "Expected" in reason:  # only one thread alone knows the row
+                raise DataError(f"{self.path}: no rows") from error
+            if threads and "Expected" in reason:  # only a single thread knows the row number
                 return self._read(columns, types, encoding, threads=False)
             raise DataError(f"{self.path}: {self._without_header(reason)}") from error
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read to its end ({first_line(error)})") from error
+            raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
 
     def _without_header(self, reason: str) -> str:
-        """Rows are counted from the first row of data everywhere else."""
-        return re.sub(r"Row #(\d+)", lambda found: f"row {int(found[1]) - self.header:,}", reason)
+        """Count rows from the first row of data, as everywhere else."""
+        return re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
 
 
 def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
-    """A path (its ending tells the format), a pandas or polars frame, or anything with the Arrow stream interface."""
+    """Open a path (format by suffix), a pandas or polars frame, or anything with the Arrow stream interface."""
     if isinstance(source, str | PathLike):
         path = Path(source)
         _check_readable(path)
@@ -189,20 +189,20 @@ def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] 
             return FrameTable(pa.table(source))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = "; ".join(str(part) for part in error.args)
-        raise DataError(f"frame: a column mixes types or holds what no table can ({reason})") from error
+        raise DataError(f"frame: a column mixes types or has an unsupported type ({reason})") from error
     raise DataError(
         f"cannot read a table from {type(source).__name__};"
-        " give a path, a pandas or polars frame, an Arrow table or, for events, a scipy CSR"
+        " pass a path, a pandas or polars frame, an Arrow table or, for events, a scipy CSR"
     )
 
 
 def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple[np.ndarray, Ids]:
-    """Codes (int32, one a row) and the distinct ids behind them.
+    """Codes (int32, one per row) and the distinct ids they stand for.
 
-    Ids without a type, those of a text file, are integers if all of them can be written back as they were read.
+    Ids without a type (from text files) are integers if all of them read the same when written back.
     """
     if pa.types.is_nested(column.type):
-        raise DataError(f"{where}: holds lists; give one row per user and item (`explode` in pandas and polars)")
+        raise DataError(f"{where}: contains lists; give one row per user and item (`explode` in pandas and polars)")
     encoded = _dictionary_encoded(column, where)
     values = encoded.dictionary
     missing = np.zeros(len(encoded), dtype=bool)
@@ -215,12 +215,12 @@ def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple
             missing |= np.isin(codes, nameless)
     if missing.any():
         raise DataError(
-            f"{where}: the id is empty in row {np.flatnonzero(missing)[0] + 1:,}"
-            f" ({missing.sum():,} such rows, the header not counted); drop these rows or give ids"
+            f"{where}: row {np.flatnonzero(missing)[0] + 1:,} has no id ({missing.sum():,} such rows, not counting the"
+            " header); drop these rows or fill in the ids"
         )
     if not typed and pa.types.is_string(values.type) and len(values):
-        whole = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
-        if pc.all(whole).as_py():
+        are_integers = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
+        if pc.all(are_integers).as_py():
             values = values.cast(pa.int64())
     try:
         return codes, Ids(values)
@@ -229,13 +229,13 @@ def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple
 
 
 def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArray:
-    """One chunk, its strings as `pa.string()`."""
-    if pa.types.is_floating(column.type):  # integers with a gap become floats in pandas; the gap is found later
+    """As a single chunk, strings as `pa.string()`."""
+    if pa.types.is_floating(column.type):  # pandas turns integers with gaps into floats; gaps are reported later
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         try:
             column = column.cast(pa.int64())
         except pa.ArrowInvalid as error:
-            raise DataError(f"{where}: ids with fractions; give strings or integers") from error
+            raise DataError(f"{where}: ids have fractions; use strings or integers") from error
     if pa.types.is_dictionary(column.type):
         kind = column.type.value_type
         if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -251,7 +251,7 @@ def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArr
         column = column.dictionary_encode()
     if column.num_chunks == 0:
         return pa.array([], column.type)
-    values = column.chunk(0).dictionary  # one for all chunks by now
+    values = column.chunk(0).dictionary  # shared by all chunks
     indices = pa.chunked_array([chunk.indices for chunk in column.chunks]).combine_chunks()
     if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
@@ -259,7 +259,7 @@ def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArr
 
 
 def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
-    """A column of numbers; the first row that holds none is named."""
+    """A column as numbers; an error names the first row that is not one."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
@@ -268,7 +268,7 @@ def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
         column = column.cast(pa.float64())
     result = column.to_numpy()
     if result.dtype.kind == "f" and np.isnan(result).any():
-        raise DataError(f"{where}: row {np.flatnonzero(np.isnan(result))[0] + 1:,} is empty, not a number")
+        raise DataError(f"{where}: row {np.flatnonzero(np.isnan(result))[0] + 1:,} is empty; a number is required")
     return result
 
 
@@ -278,14 +278,14 @@ def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         for row, value in enumerate(column.to_pylist(), start=1):
             if value is not None and not _is_number(value):
-                raise DataError(f"{where}: row {row:,} holds {value!r}, which is not a number") from None
+                raise DataError(f"{where}: row {row:,} is {value!r}, which is not a number") from None
         return pa.chunked_array([pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())])
 
 
 def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Table]:
-    """An items table: its ids, and its other columns, with the one that names an item called 'title'.
+    """The ids of an items table, and its other columns; the one with the item's name is called 'title'.
 
-    same_column: what the item's column is called in the events; it is used where the items table has it as well.
+    same_column: the item column of the events, used if the items table has it too.
     """
     table = open_table(source, no_header_names=MOVIE_COLUMNS)
     key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
@@ -296,15 +296,15 @@ def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Tab
     codes, ids = table.read_ids(columns, key)
     if len(ids) < len(codes):
         seen = np.unique(codes, return_index=True)[1]
-        twice = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
-        raise DataError(f"{table.name}: item {twice!r} has more than one row in column '{key}'; keep one row an item")
+        repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
+        raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
     rest = [name for name in columns.column_names if name not in (key, title)]
     columns = columns.select([*([] if title is None else [title]), *rest])
     return ids, columns.rename_columns(_attribute_names(rest, title is not None))
 
 
 def _attribute_names(names: Sequence[str], titled: bool) -> list[str]:
-    """'title' comes first; an attribute of that name, or called 'id' like the ids of a written table, gets a mark."""
+    """'title' first; another column named 'title' or 'id' gets a trailing underscore."""
     taken = ["title"] if titled else []
     for name in names:
         while name in taken or name == "id":
@@ -332,12 +332,12 @@ def _is_number(value: Any) -> bool:
 def _check_readable(path: Path) -> None:
     try:
         if path.is_dir():
-            raise DataError(f"{path}: is a folder, not a file of rows")
+            raise DataError(f"{path}: is a folder, not a file")
         with path.open("rb") as file:
             if not file.read(1):
                 raise DataError(f"{path}: the file is empty")
     except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file; look at the path, relative paths start at {Path.cwd()}") from error
+        raise DataError(f"{path}: no such file; check the path (relative to {Path.cwd()})") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -352,14 +352,14 @@ def _first_row(path: Path) -> str:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
     if b"\0" in start:
-        raise DataError(f"{path}: not a text file in UTF-8 or Latin-1; save it as CSV in UTF-8, or give Parquet")
+        raise DataError(f"{path}: not text in UTF-8 or Latin-1; save it as UTF-8 CSV or as Parquet")
     first = re.split(rb"[\r\n]", start, maxsplit=1)[0]
     try:
         line = first.decode("utf-8-sig")
     except UnicodeDecodeError:
         line = first.decode("latin-1")
     if not line.strip():
-        raise DataError(f"{path}: the file is empty, or starts with an empty line; start it with the header")
+        raise DataError(f"{path}: the first line is empty; start the file with its header")
     return line
 
 

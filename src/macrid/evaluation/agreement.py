@@ -1,7 +1,7 @@
-"""How well learned concepts agree with known groups of items, how many are in use, and how independent dimensions are.
+"""How well concepts agree with known groups of items, how many are in use, and how independent dimensions are.
 
-Known groups are labels (items,), or, where an item may have several values, shares (items, values) whose rows sum to
-one: a film of two genres is half of each. Every score then is that of an item whose value is drawn by its shares.
+Known groups are labels (items,) or, where an item may have several values, shares (items, values) whose rows sum to
+one: a film of two genres is half of each. Scores are then those of items whose value is drawn by their shares.
 """
 
 from __future__ import annotations
@@ -31,70 +31,69 @@ def nmi(first: Groups, second: Groups) -> float:
 
 
 def ari(first: Groups, second: Groups) -> float:
-    """Adjusted Rand index: how often two items are together in both, 0 as chance would have it, 1 for the same."""
+    """Adjusted Rand index: how often two items are together in both; 0 by chance, 1 for the same partition."""
     a, b = _shares(first), _shares(second)
     pairs = a.shape[0] * (a.shape[0] - 1) / 2
     together_a, together_b = _together(a.sum(axis=0), a.data), _together(b.sum(axis=0), b.data)
-    # an item is never paired with itself: what it shares with itself is the product of both squares
-    own = _rows(a.multiply(a)) * _rows(b.multiply(b))
-    both = (np.square(_crossing(a, b).data).sum() - own.sum()) / 2
-    most = (together_a + together_b) / 2
-    expected = together_a * together_b / pairs if pairs else most
-    return 1.0 if most == expected else float((both - expected) / (most - expected))
+    with_itself = _rows(a.multiply(a)) * _rows(b.multiply(b))  # an item is not paired with itself
+    both = (np.square(_crossing(a, b).data).sum() - with_itself.sum()) / 2
+    highest = (together_a + together_b) / 2
+    expected = together_a * together_b / pairs if pairs else highest
+    return 1.0 if highest == expected else float((both - expected) / (highest - expected))
 
 
 def purity(first: Groups, second: Groups) -> float:
-    """Share of items that have the most frequent value of their concept; it grows with the number of concepts."""
+    """Share of items with the most frequent value of their concept; it grows with the number of concepts."""
     joint = _crossing(first, second)
     return float(joint.max(axis=1).sum() / joint.sum())
 
 
 def match(first: Groups, second: Groups) -> dict[Any, Any]:
-    """The label of each concept under the one-to-one matching that puts most items right; None if there are too few."""
+    """Each concept's label under the one-to-one matching that gets most items right; None for unmatched concepts."""
     concepts, labels = _names(first), _names(second)
     rows, columns = linear_sum_assignment(_crossing(first, second).toarray(), maximize=True)
-    found = dict(zip(rows.tolist(), columns.tolist(), strict=True))
-    return {concept: labels[found[row]] if row in found else None for row, concept in enumerate(concepts)}
+    column_of = dict(zip(rows.tolist(), columns.tolist(), strict=True))
+    return {concept: labels[column_of[row]] if row in column_of else None for row, concept in enumerate(concepts)}
 
 
 def matched_accuracy(first: Groups, second: Groups) -> float:
-    """Share of items whose concept is matched to their label, one concept to one label, as well as possible."""
+    """Share of items whose concept is matched to their label, under the best one-to-one matching."""
     joint = _crossing(first, second).toarray()
     return float(joint[linear_sum_assignment(joint, maximize=True)].sum() / joint.sum())
 
 
 def agreement(concepts: np.ndarray, attribute: Attribute) -> dict[str, float]:
-    """How well the concepts of items (items,) and their values of an attribute agree.
+    """How well the concepts of items (items,) agree with an attribute.
 
-    Beside the scores: how many items and values there are, and the share of the largest value, which is the purity of
-    one concept for all.
+    Besides the scores: the number of items and values, and the share of the most frequent value, which is the purity of
+    a single concept.
     """
-    own = concepts[attribute.items]
+    known = concepts[attribute.items]
     scores = {"nmi": nmi, "ari": ari, "purity": purity, "matched_accuracy": matched_accuracy}
-    largest = float(attribute.shares.sum(axis=0).max() / len(own))
-    about = {"items": len(own), "values": len(attribute.values), "largest": largest}
-    return {**{name: score(own, attribute.shares) for name, score in scores.items()}, **about}
+    largest = float(attribute.shares.sum(axis=0).max() / len(known))
+    counts = {"items": len(known), "values": len(attribute.values), "largest": largest}
+    return {**{name: score(known, attribute.shares) for name, score in scores.items()}, **counts}
 
 
 def effective_concepts(labels: np.ndarray) -> float:
-    """Concepts in use: exp of the entropy of how items divide over them."""
+    """Effective number of concepts: exp of the entropy of how items divide among them."""
     _, counts = np.unique(labels, return_counts=True)
     return float(np.exp(entr(counts / counts.sum()).sum()))
 
 
 def is_collapsed(in_use: float, concepts: int) -> bool:
-    """Whether no more than half of the concepts are in use, which of two is all items in one."""
+    """Whether at most half of the concepts are in use (for two concepts: whether all items are in one)."""
     return concepts > 1 and (in_use < concepts / 2 or math.isclose(in_use, concepts / 2, rel_tol=1e-6))
 
 
 def independence(vectors: np.ndarray) -> float:
     """1 − 2 / (d (d − 1)) · sum over i < j of |corr_ij| for rows (users, d): 1 if no two dimensions are correlated.
 
-    A dimension that is the same for all users has correlation 0 with every other. One dimension alone gives 1.
+    A constant dimension has correlation 0 with every other. A single dimension gives 1.
     """
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 2 or not vectors.size:
-        raise DataError(f"vectors have shape {vectors.shape}; they must be (users, d), of one user at least")
+        raise DataError(f"vectors have shape {vectors.shape}; they must be (users, d) with at least one user")
     d = vectors.shape[1]
     if d == 1:
         return 1.0
@@ -110,31 +109,31 @@ def _shares(groups: Groups) -> sp.csr_array:
     """(items, values)"""
     if sp.issparse(groups) or groups.ndim == 2:
         return sp.csr_array(groups, dtype=np.float64)
-    labels, codes = _different(groups)
+    labels, codes = _distinct(groups)
     count = len(codes)
     return sp.csr_array((np.ones(count), codes, np.arange(count + 1)), shape=(count, len(labels)))
 
 
 def _names(groups: Groups) -> list[Any]:
     one_dimensional = not sp.issparse(groups) and groups.ndim == 1
-    return _different(groups)[0].tolist() if one_dimensional else list(range(groups.shape[1]))
+    return _distinct(groups)[0].tolist() if one_dimensional else list(range(groups.shape[1]))
 
 
-def _different(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The labels that occur, in order, and which of them each item has."""
+def _distinct(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sorted distinct labels, and the code of each item."""
     try:
         return np.unique(labels, return_inverse=True)
-    except TypeError:  # they have no order
-        raise DataError("labels must be all numbers or all text; leave out items without a label (None)") from None
+    except TypeError:  # not sortable
+        raise DataError("labels must be all numbers or all text; remove items without a label (None)") from None
 
 
 def _crossing(first: Groups, second: Groups) -> sp.csr_array:
-    """How many items have both: (values of the first, values of the second)."""
+    """(values of the first, values of the second) number of items with both."""
     return sp.csr_array(_shares(first).T @ _shares(second))
 
 
 def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
-    """Pairs of items in one group, from the sizes of the groups and the shares of the items in them."""
+    """Pairs of items in the same group, from the sizes of the groups and the items' shares in them."""
     return float((np.square(sizes).sum() - np.square(shares).sum()) / 2)
 
 
@@ -143,7 +142,7 @@ def _rows(matrix: sp.csr_array) -> np.ndarray:
 
 
 def scores_of(values: np.ndarray) -> np.ndarray:
-    """Ranks with mean 0 and variance 1; NaN stays: (items,)."""
+    """(items,) ranks with mean 0 and variance 1; NaN stays NaN."""
     known = np.isfinite(values)
     scores = np.full(len(values), np.nan)
     if not known.any():
@@ -154,6 +153,6 @@ def scores_of(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Rank correlation of two sequences of numbers; 0 if one is constant."""
+    """Rank correlation of two arrays; 0 if one is constant."""
     a, b = scores_of(x), scores_of(y)
     return float(np.mean(a * b)) if len(a) else 0.0

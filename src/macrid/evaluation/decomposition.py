@@ -1,13 +1,13 @@
-"""What the KL term of a model is made of: information about users, dependence between dimensions, and the rest.
+"""The parts of a model's KL term: information about users, dependence between dimensions, and the rest.
 
 With q(z) the mixture of all users' posteriors and q(z_j) its marginals, the KL term of the evidence lower bound,
 averaged over users, is (Chen et al., 2018)
 
     mean of KL(q(z | x_u) || p(z))  =  I(x; z)  +  KL(q(z) || prod of q(z_j))  +  sum over j of KL(q(z_j) || p(z_j))
 
-and its left side has a closed form. So have the parts of the right side but two: the entropies of the marginals, which
-are integrals in one dimension and are taken by quadrature, and I(x; z), which is estimated from samples, each held
-against all users. The total correlation is what remains, so the parts add up and share one error.
+The left side has a closed form, and so has the right side except for two parts: the entropies of the marginals, which
+are one-dimensional integrals taken by quadrature, and I(x; z), which is estimated from samples, each compared with all
+users. The total correlation is the remainder, so the parts add up and share one error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from scipy.special import entr
 from macrid.errors import DataError
 
 SCRATCH = 1 << 22  # numbers in a block: 32 MiB
-REACH = 8.0  # standard deviations beyond which a normal distribution has no mass worth counting
+REACH = 8.0  # standard deviations beyond which a normal distribution has negligible mass
 NODES = 5  # of the Gauss–Legendre rule on a panel, which is at most one standard deviation wide
-AT_ONCE = 400  # points of it; few, because only users who reach them are looked at
-FINEST = 1e-10  # of the range of the means: narrower distributions are taken to be so wide
+POINTS_AT_ONCE = 400  # few, because only users who reach them are looked at
+FINEST_STD = 1e-10  # as a share of the range of the means; narrower distributions are widened to it
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class KLDecomposition:
 
     kl: float
     mutual_information: float
-    """Between users and their components; at most ln(users), whatever the model."""
+    """Between users and their components; at most ln(users) for any model."""
     total_correlation: float
     """How far the dimensions are from independent, over all users."""
     dimension_wise_kl: float
@@ -41,7 +41,7 @@ class KLDecomposition:
     """Standard error of mutual_information, and of total_correlation; the other two are exact."""
     users: int
     per_dimension: np.ndarray = field(repr=False)
-    """(dims,) what sums to dimension_wise_kl"""
+    """(dims,) terms of dimension_wise_kl"""
 
     def as_json(self) -> dict[str, float]:
         names = ("kl", "mutual_information", "total_correlation", "dimension_wise_kl", "error", "users")
@@ -59,7 +59,7 @@ def decompose_kl(
 ) -> KLDecomposition:
     """For q(z | x_u) = N(mean_u, diag(std_u²)), both (users, dims), and the prior N(0, prior_std²).
 
-    samples: drawn for each user. entropies: what `marginal_entropies` says, if it is known.
+    samples: draws per user. entropies: the result of `marginal_entropies`, if already known.
     """
     mean, std = _checked(mean, std, prior_std, samples)
     second_moment = (np.square(mean) + np.square(std)).mean(axis=0) / prior_std**2  # (dims,)
@@ -76,31 +76,31 @@ def decompose_kl(
 def marginal_entropies(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """Entropy of each q(z_j), the mixture of all users' N(mean_uj, std_uj²): (dims,).
 
-    Where users' means differ, a standard deviation below 1e-10 of their range counts as that much: closer to a mean
-    numbers are too coarse to integrate over.
+    Standard deviations below 1e-10 of the range of the means are raised to it: below that, float64 is too coarse to
+    integrate over.
     """
     mean, std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
     low, high = mean.min(axis=0), mean.max(axis=0)
-    mean, std = mean - (low + high) / 2, np.maximum(std, FINEST * (high - low))
+    mean, std = mean - (low + high) / 2, np.maximum(std, FINEST_STD * (high - low))
     return np.array([_entropy(*column) for column in zip(mean.T, std.T, strict=True)])
 
 
 def _panels(low: np.ndarray, high: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and widths of panels no wider than the narrowest distribution that reaches into them: (panels,) each."""
+    """(panels,) starts and widths of panels no wider than the narrowest distribution that reaches into them."""
     places, ends = np.unique(np.concatenate([low, high]), return_inverse=True)
-    narrowest = np.full(len(places), -1)  # the user who is, from each place to the next
+    narrowest = np.full(len(places), -1)  # the user with the narrowest distribution from each place to the next
     for user in np.argsort(-std, kind="stable").tolist():
         narrowest[ends[user] : ends[len(low) + user]] = user
     first = np.flatnonzero(np.diff(narrowest, prepend=-1))
     owners, lengths = narrowest[first], np.diff(places[first], append=places[-1])
-    first, owners, lengths = (part[owners >= 0] for part in (first, owners, lengths))  # no mass where nobody is
+    first, owners, lengths = (part[owners >= 0] for part in (first, owners, lengths))  # no user, no mass
     counts = np.ceil(lengths / std[owners]).astype(np.int64)
     widths = np.repeat(lengths / counts, counts)
     return np.repeat(places[first], counts) + widths * _counted(counts), widths
 
 
 def _counted(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... up to each count, one after another."""
+    """0, 1, … up to each count in turn."""
     return np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
 
 
@@ -112,7 +112,7 @@ def _entropy(mean: np.ndarray, std: np.ndarray) -> float:
     points = (starts[:, None] + widths[:, None] / 2 * (1 + nodes)).ravel()
     weights = (widths[:, None] / 2 * weights).ravel()
     height, precision = 1 / (std * np.sqrt(2 * np.pi) * len(mean)), 1 / std
-    total, at_once = 0.0, max(1, min(AT_ONCE, SCRATCH // (2 * len(mean))))
+    total, at_once = 0.0, max(1, min(POINTS_AT_ONCE, SCRATCH // (2 * len(mean))))
     for start in range(0, len(points), at_once):
         block = points[start : start + at_once]
         near = (low <= block[-1]) & (high >= block[0])
@@ -125,7 +125,7 @@ def _entropy(mean: np.ndarray, std: np.ndarray) -> float:
 
 
 def _information(mean: np.ndarray, std: np.ndarray, samples: int, seed: int) -> np.ndarray:
-    """ln q(z | x_u) − ln q(z) at samples of every user: (samples, users)."""
+    """(samples, users) ln q(z | x_u) − ln q(z) at samples of every user."""
     random = np.random.default_rng(seed)
     users, dims = mean.shape
     mean = mean - mean.mean(axis=0)
@@ -136,15 +136,15 @@ def _information(mean: np.ndarray, std: np.ndarray, samples: int, seed: int) -> 
     at_once = max(1, SCRATCH // (2 * users + 2 * dims))
     for sample in range(samples):
         for start in range(0, users, at_once):
-            own = np.arange(start, min(start + at_once, users))
-            z = mean[own] + std[own] * random.standard_normal((len(own), dims))
+            block = np.arange(start, min(start + at_once, users))
+            z = mean[block] + std[block] * random.standard_normal((len(block), dims))
             log_q = z @ linear
             log_q += np.square(z) @ quadratic
-            log_q += constant  # ln q(z | x_v) of every user v, but for what is the same for all: (own, users)
-            log_q -= log_q[np.arange(len(own)), own][:, None]
+            log_q += constant  # (block, users) ln q(z | x_v) of every user v, up to a constant
+            log_q -= log_q[np.arange(len(block)), block][:, None]
             highest = log_q.max(axis=1)
             log_q -= highest[:, None]
-            values[sample, own] = np.log(users) - highest - np.log(np.exp(log_q, out=log_q).sum(axis=1))
+            values[sample, block] = np.log(users) - highest - np.log(np.exp(log_q, out=log_q).sum(axis=1))
     return values
 
 
@@ -153,7 +153,7 @@ def _checked(mean: np.ndarray, std: np.ndarray, prior_std: float, samples: int) 
     if mean.ndim != 2 or mean.shape != std.shape or not mean.size:
         raise DataError(f"mean has shape {mean.shape} and std {std.shape}; both must be (users, dims)")
     if not (np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all() and prior_std > 0):
-        raise DataError("means must be finite, and standard deviations finite and above zero, the prior's too")
+        raise DataError("means must be finite; standard deviations, the prior's too, must be finite and above zero")
     if samples < 2:
-        raise DataError(f"samples is {samples}; an error can be told from 2 a user on")
+        raise DataError(f"samples is {samples}; a standard error needs at least 2")
     return mean, std

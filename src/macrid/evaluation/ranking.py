@@ -34,7 +34,7 @@ class Metric:
         return f"{self.mean:.4f} ± {self.se:.4f}"
 
     def as_json(self) -> dict[str, float | None]:
-        """null where there was no user to take a mean over: JSON has no NaN."""
+        """null if there were no users, since JSON has no NaN."""
         return {name: None if math.isnan(value) else value for name, value in asdict(self).items()}
 
 
@@ -43,9 +43,9 @@ class Evaluation:
     """Scores of a model on held-out users."""
 
     users: int
-    """Users the means are taken over."""
+    """Users that the means are over."""
     skipped: int
-    """Users with nothing to predict: left out of the means, or counted as zero if that was asked for."""
+    """Users with nothing to predict: skipped, or counted as zero on request."""
     metrics: dict[str, Metric]
     per_user: dict[str, np.ndarray] = field(repr=False)
     """metric → (users,)"""
@@ -74,17 +74,17 @@ def evaluate(
     nothing_to_predict: Literal["skip", "zero"] = "skip",
     batch_size: int | None = None,
 ) -> Evaluation:
-    """Fold every held-out user in on the history, rank all other items, and score the ranking on the target.
+    """Fold in every held-out user on the history, rank all other items, and score the ranking on the target.
 
     metrics: any of "ndcg@k" and "recall@k". Recall is divided by min(k, size of the target).
-    nothing_to_predict: users without a target are skipped, or counted as zero as the authors' code does.
-    batch_size: users ranked at once; by default as many as fit a block of scratch memory.
+    nothing_to_predict: skip users without a target, or count them as zero as the authors' code does.
+    batch_size: users ranked at once; by default as many as fit in a block of scratch memory.
     """
     if not isinstance(heldout, HeldOut):
-        raise DataError(f"cannot evaluate on {type(heldout).__name__}; give held-out users, such as split.test")
+        raise DataError(f"cannot evaluate on {type(heldout).__name__}; pass held-out users, such as split.test")
     parsed = [_parse(name) for name in metrics]
     if not parsed:
-        raise SettingsError("no metric was given; give some, such as ndcg@100")
+        raise SettingsError("no metrics given; use some, such as ndcg@100")
     has_target = np.diff(heldout.target.indptr) > 0
     parts: dict[str, list[Tensor]] = {name: [] for name in metrics}
     deepest = min(max(k for _, k in parsed), heldout.history.shape[1])
@@ -108,7 +108,7 @@ def evaluate(
 
 
 def hits_of(positions: Tensor, target: sp.csr_array) -> Tensor:
-    """Which of the ranked items (users, depth) are in the target: (users, depth) of 0 and 1."""
+    """(users, depth) 1 where a ranked item, of positions (users, depth), is in the target, else 0."""
     users, items = target.shape
     rows, columns = pairs(target, positions.device)
     wanted = (rows * items + columns).sort().values
@@ -118,7 +118,7 @@ def hits_of(positions: Tensor, target: sp.csr_array) -> Tensor:
 
 
 def ndcg(hits: Tensor, targets: Tensor, k: int) -> Tensor:
-    """DCG@k over the best DCG@k possible, discount 1 / log2(rank + 1): (users,)."""
+    """DCG@k over the best possible DCG@k, discount 1 / log2(rank + 1): (users,)."""
     depth = min(k, hits.shape[1])
     longest = min(k, max(depth, int(targets.max())))
     discount = 1 / torch.arange(2, longest + 2, device=hits.device, dtype=hits.dtype).log2()
@@ -140,7 +140,7 @@ def _summary(values: np.ndarray) -> Metric:
 def _parse(name: str) -> tuple[str, int]:
     match = re.fullmatch(r"(ndcg|recall)@([1-9]\d{0,17})", name)
     if match is None:
-        raise SettingsError(f"no metric '{name}'; there are ndcg@k and recall@k with k at least 1, such as ndcg@100")
+        raise SettingsError(f"unknown metric '{name}'; use ndcg@k or recall@k with k at least 1, such as ndcg@100")
     return match[1], int(match[2])
 
 

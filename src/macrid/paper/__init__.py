@@ -1,4 +1,4 @@
-"""The tables and figures of the paper, one module each. `compute` makes numbers, `draw` makes a picture of them.
+"""The paper's tables and figures, one module each: `compute` makes the numbers, `draw` the picture.
 
-Numbers are JSON, kept part by part in the output folder, so that an interrupted reproduction goes on where it was.
+Numbers are stored part by part as JSON in the output folder, so an interrupted reproduction can resume.
 """

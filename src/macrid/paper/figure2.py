@@ -1,6 +1,6 @@
-"""Figure 2: items and users on a map, by concept and by true category; and numbers that the picture does not give.
+"""Figure 2: a map of items and users by concept and by true category, with scores that a picture cannot give.
 
-Concepts are learned without the categories, with K = 7 of them on AliShop-7C, by cosine and by inner product.
+K = 7 concepts are learned on AliShop-7C without the categories, by cosine and by inner product.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SHOWN_COMPONENTS = 2  # of every user, the most confident ones
 
 
 def config(similarity: str) -> Recipe:
-    """One concept for each category, default settings otherwise."""
+    """One concept per category; default settings otherwise."""
     return Recipe("macridvae", {"concepts": CONCEPTS, "similarity": similarity})
 
 
 def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **training: Any) -> dict[str, Any]:
-    """Train and score the concepts; with a map of so many items (None: all)."""
+    """Train and score the concepts, with a map of `points` items (None: all; 0: no map)."""
     model = MacridVAE(**config(similarity).settings)
     model.fit(split.train, validation=split.validation, seed=seed, **training)
-    found: dict[str, Any] = {"seed": seed, **agreement(model, split)}
+    result: dict[str, Any] = {"seed": seed, **agreement(model, split)}
     if points != 0:
         from macrid.pictures.maps import items_and_users
 
         users = None if points is None else points // 2
-        found["map"] = items_and_users(model, split.train.matrix, SHOWN_COMPONENTS, points, users)
-    return found
+        result["map"] = items_and_users(model, split.train.matrix, SHOWN_COMPONENTS, points, users)
+    return result
 
 
 def categories(split: Split) -> np.ndarray:
@@ -47,7 +47,7 @@ def categories(split: Split) -> np.ndarray:
 
 
 def agreement(model: MacridVAE, split: Split) -> dict[str, float]:
-    """How well the concepts agree with the categories, how many are in use, and how well the model ranks."""
+    """How well concepts agree with categories, how many are in use, and how well the model ranks."""
     concepts, truth = model.concepts_of_items(), categories(split)
     return {
         "nmi": scores.nmi(concepts, truth),

@@ -1,8 +1,9 @@
-"""Figure 3: traversals. Strips of items along named dimensions, and numbers that a few strips do not give.
+"""Figure 3: traversals. Strips of items along named dimensions, with scores that a few strips cannot give.
 
-Which strips are shown is a rule, not a choice: the strongest named dimension of each concept, popularity aside, each
-attribute once, from the most popular item in the middle third of the dimension, of the half of the concept that is
-surest to be in it, over items that 20 users had. The numbers are of every named dimension, from items drawn at random.
+Strips are chosen by rule, not by hand: the strongest named dimension of each concept, except popularity, each attribute
+once, over items with at least 20 users. A strip starts from the most popular item in the middle third of the dimension
+among the half of the concept's items assigned to it most confidently. Scores cover every named dimension, from random
+items.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 DATA = ("shop", "ml-1m")
 STRIPS = 4
 STEPS = 8
-STARTS = 20  # items that each dimension is measured from
-LEAST = 0.3  # strength of a dimension that is measured
-MIN_USERS = 20  # of items on the way: what fewer users had is hardly known
+WALKS = 20  # per dimension
+MIN_STRENGTH = 0.3  # of the dimensions measured
+MIN_USERS = 20  # per item: little is known about rarer ones
 
 
 def config() -> Recipe:
@@ -39,7 +40,7 @@ def config() -> Recipe:
 
 
 def compute(split: Split, seed: int, **training: Any) -> dict[str, Any]:
-    """Train, turn axes and name them, walk along them."""
+    """Train, turn and name the axes, and walk along them."""
     model = MacridVAE(**config().settings)
     model.fit(split.train, validation=split.validation, seed=seed, **training)
     understand(model, histories=split.validation.history)
@@ -47,29 +48,28 @@ def compute(split: Split, seed: int, **training: Any) -> dict[str, Any]:
 
 
 def shown(model: MacridVAE) -> list[tuple[DimensionName, Any]]:
-    """Dimensions, and the items to start from."""
-    found: list[tuple[DimensionName, Any]] = []
+    """Dimensions and the items to start from."""
+    chosen: list[tuple[DimensionName, Any]] = []
     for entry in sorted(_named(model), key=lambda entry: -(entry.strength or 0)):
-        known = [other for other, _ in found]
-        if any(other.concept == entry.concept or other.attribute == entry.attribute for other in known):
+        if any(other.concept == entry.concept or other.attribute == entry.attribute for other, _ in chosen):
             continue
-        found.append((entry, _middle(model, entry)))
-    return found[:STRIPS]
+        chosen.append((entry, _middle(model, entry)))
+    return chosen[:STRIPS]
 
 
 def measured(model: MacridVAE) -> dict[str, float | int]:
-    """Of walks along every named dimension: does the attribute follow, and does the rest stay?"""
+    """For walks along every named dimension: does the attribute follow, and does the rest stay the same?"""
     space, random = space_of(model), np.random.default_rng(0)
     columns = {column.name: column for column in columns_of(model, words=True)}
     follows, alike, walks, dimensions = [], [], 0, 0
     for entry in _named(model):
         dimensions += 1
-        own = space.own(entry.concept)
-        own = own[model.popularity[own] >= MIN_USERS]
-        for start in random.choice(own, min(STARTS, len(own)), replace=False):
-            found = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
-            follows.append(_follows(model, found, columns[str(entry.attribute)], entry.direction or 1))
-            alike.append(_alike(model, found, int(start)))
+        items = space.own(entry.concept)
+        items = items[model.popularity[items] >= MIN_USERS]
+        for start in random.choice(items, min(WALKS, len(items)), replace=False):
+            walk = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
+            follows.append(_follows(model, walk, columns[str(entry.attribute)], entry.direction or 1))
+            alike.append(_alike(model, walk, int(start)))
             walks += 1
     random_pairs = _random_cosine(model, random)
     return {
@@ -86,7 +86,7 @@ def strip_title(strip: dict[str, Any]) -> str:
 
 
 def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]:
-    found = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
+    walk = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
     low, high = ends(entry)
     columns = {column.name: column for column in columns_of(model, words=True)}
     names = meaning_of(model).names
@@ -97,57 +97,56 @@ def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]
         "low": low,
         "high": high,
         "strength": entry.strength,
-        "follows": _follows(model, found, columns[str(entry.attribute)], entry.direction or 1),
-        **found.as_json(),
+        "follows": _follows(model, walk, columns[str(entry.attribute)], entry.direction or 1),
+        **walk.as_json(),
     }
 
 
 def _named(model: MacridVAE) -> list[DimensionName]:
-    """Dimensions with evidence, popularity aside."""
-    return [
-        e for e in meaning_of(model).dimensions if e.attribute not in (None, POPULARITY) and (e.strength or 0) >= LEAST
-    ]
+    """Dimensions with evidence, except popularity."""
+    entries = meaning_of(model).dimensions
+    return [e for e in entries if e.attribute not in (None, POPULARITY) and (e.strength or 0) >= MIN_STRENGTH]
 
 
 def _middle(model: MacridVAE, entry: DimensionName) -> Any:
-    """The most popular item in the middle third of a dimension, of the half of a concept surest to be in it."""
+    """The most popular item in the middle third of a dimension, among the concept's most confident half."""
     space = space_of(model)
-    own = space.own(entry.concept)
+    items = space.own(entry.concept)
     values = space.turned(entry.concept)[:, entry.dimension]
-    sure = space.log_assignment[:, entry.concept].cpu().numpy()[own]
+    confidence = space.log_assignment[:, entry.concept].cpu().numpy()[items]
     low, high = np.quantile(values, [1 / 3, 2 / 3])
-    inside = own[(values >= low) & (values <= high) & (sure >= np.median(sure))]
-    inside = inside if len(inside) else own
+    inside = items[(values >= low) & (values <= high) & (confidence >= np.median(confidence))]
+    inside = inside if len(inside) else items
     return model.items[int(inside[np.argmax(model.popularity[inside])])]
 
 
-def _follows(model: MacridVAE, found: Traversal, column: Column, direction: int) -> float:
-    """Rank correlation of the place in a walk with the attribute."""
-    values = column.values[_positions(model.items, found)]
+def _follows(model: MacridVAE, walk: Traversal, column: Column, direction: int) -> float:
+    """Rank correlation of the attribute with the place in a walk."""
+    values = column.values[_positions(model.items, walk)]
     known = np.isfinite(values)
     return direction * spearman(np.flatnonzero(known), values[known]) if known.sum() > 2 else float("nan")
 
 
-def _alike(model: MacridVAE, found: Traversal, start: int) -> float:
-    """The mean cosine of a walk's other items to its start, without the dimension."""
+def _alike(model: MacridVAE, walk: Traversal, start: int) -> float:
+    """Mean cosine between a walk's items and its start, ignoring the dimension."""
     space = space_of(model)
-    positions = _positions(model.items, found)
-    vectors = space.items[np.append(positions[positions != start], start)] @ space.axes(found.concept).T
-    vectors = np.delete(vectors, found.dimension, axis=1)
+    positions = _positions(model.items, walk)
+    vectors = space.items[np.append(positions[positions != start], start)] @ space.axes(walk.concept).T
+    vectors = np.delete(vectors, walk.dimension, axis=1)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return float((vectors[:-1] @ vectors[-1]).mean()) if len(vectors) > 1 else 1.0
 
 
 def _random_cosine(model: MacridVAE, random: np.random.Generator) -> float:
-    """The mean cosine of two items of one concept."""
-    space, found = space_of(model), []
+    """Mean cosine of two items of the same concept."""
+    space, cosines = space_of(model), []
     for k in range(space.concepts):
-        own = space.items[space.own(k)]
-        if len(own) > 1:
-            a, b = random.integers(0, len(own), (2, 200))
-            found.append(float((own[a] * own[b])[a != b].sum(axis=1).mean()))
-    return float(np.mean(found)) if found else 0.0
+        vectors = space.items[space.own(k)]
+        if len(vectors) > 1:
+            a, b = random.integers(0, len(vectors), (2, 200))
+            cosines.append(float((vectors[a] * vectors[b])[a != b].sum(axis=1).mean()))
+    return float(np.mean(cosines)) if cosines else 0.0
 
 
-def _positions(items: Ids, found: Traversal) -> np.ndarray:
-    return items.positions(found.ids)
+def _positions(items: Ids, walk: Traversal) -> np.ndarray:
+    return items.positions(walk.ids)

@@ -1,7 +1,7 @@
 """Figure 4: independence of the dimensions against accuracy, over random beta and sigma_0.
 
-Every configuration is trained with the tuned settings of the method but for beta (and sigma_0, and K), and gives one
-point: the independence of the means of all train users, and NDCG@100 of the test users.
+Every configuration uses the method's tuned settings except for beta (and sigma_0, and K), and gives one point: the
+independence of the means of all training users, and NDCG@100 of the test users.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 DATA = "ml-latest-small"  # the paper's ML-100k
 METHODS = {"macridvae-7": "MacridVAE, K = 7", "macridvae-1": "MacridVAE, K = 1", "multvae": "β-MultVAE"}
 BETA, PRIOR_STD = (0.0, 100.0), (0.075, 0.5)  # the paper's space
-BETA_MULTVAE = (1e-3, 100.0)  # on a log scale: below 1 is where it works
-PART = 50  # configurations that are kept at once: what an interruption may lose
+BETA_MULTVAE = (1e-3, 100.0)  # on a log scale, because it works below 1
+PART = 50  # configurations kept at once: the most that an interruption loses
 
 
 def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Random settings of a method."""
+    """Random settings for a method."""
     generator = np.random.default_rng([seed, list(METHODS).index(method)])
     fixed = {key: value for key, value in tuned.settings.items() if key not in ("beta", "prior_std", "concepts")}
     drawn = []
@@ -41,8 +41,8 @@ def configurations(method: str, tuned: Recipe, count: int, seed: int = 0) -> lis
             low, high = np.log(BETA_MULTVAE)
             drawn.append({**fixed, "beta": float(np.exp(generator.uniform(low, high)))})
         else:
-            own = {"beta": float(generator.uniform(*BETA)), "prior_std": float(generator.uniform(*PRIOR_STD))}
-            drawn.append({**fixed, **own, "concepts": int(method.rsplit("-", 1)[1])})
+            random = {"beta": float(generator.uniform(*BETA)), "prior_std": float(generator.uniform(*PRIOR_STD))}
+            drawn.append({**fixed, **random, "concepts": int(method.rsplit("-", 1)[1])})
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Results that are computed once: each part is a JSON file, written whole, with what it was computed from and where."""
+"""A cache of results: each part is a JSON file with its value, what it was computed from, and where."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from macrid.version import __version__
 
 
 class Parts:
-    """A folder of parts. A part whose key has changed is computed again; others are taken as they are."""
+    """A folder of parts. A part is recomputed only if its key has changed."""
 
     def __init__(self, folder: Path, device: str = "auto", on_part: Callable[[str, bool], None] | None = None) -> None:
-        """device: on which parts are computed.
+        """device: where parts are computed.
 
-        on_part: called with the name of a part, before it is computed (False) and when it is there (True).
+        on_part: called with a part's name, before it is computed (False) and when it is ready (True).
         """
-        self.folder, self.device, self._told = folder, device, on_part or (lambda name, ready: None)
+        self.folder, self.device, self._on_part = folder, device, on_part or (lambda name, ready: None)
         self.seconds = 0.0
         self.machines: list[dict[str, Any]] = []
 
     def get(self, name: str, key: dict[str, Any], compute: Callable[[], Any]) -> Any:
-        """What `compute` returns, or returned when it was last called for this name and key."""
+        """The result of `compute`, from the folder if it was computed before for this name and key."""
         path = self.folder / f"{name}.json"
         key = json.loads(json.dumps(key))
-        found = self._read(path)
-        if found is None or found.get("key") != key:
-            self._told(name, False)
+        part = self._read(path)
+        if part is None or part.get("key") != key:
+            self._on_part(name, False)
             began = time.monotonic()
             value = json.loads(json.dumps(compute(), allow_nan=False))
-            found = {
+            part = {
                 "key": key,
                 "seconds": round(time.monotonic() - began, 1),
                 "where": where(self.device),
                 "value": value,
             }
-            self._write(path, found)
-        self._told(name, True)
-        self.seconds += found["seconds"]
-        if found["where"] not in self.machines:
-            self.machines.append(found["where"])
-        return found["value"]
+            self._write(path, part)
+        self._on_part(name, True)
+        self.seconds += part["seconds"]
+        if part["where"] not in self.machines:
+            self.machines.append(part["where"])
+        return part["value"]
 
     def about(self) -> dict[str, Any]:
-        """What the parts asked for so far took, and on which machines."""
+        """How long the parts so far took, and on which machines."""
         return {"seconds": round(self.seconds, 1), "machines": self.machines}
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
@@ -64,14 +64,14 @@ class Parts:
 
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            part = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return None  # missing or damaged: computed again
-        return found if isinstance(found, dict) and {"key", "seconds", "where", "value"} <= set(found) else None
+            return None  # missing or damaged: recomputed
+        return part if isinstance(part, dict) and {"key", "seconds", "where", "value"} <= set(part) else None
 
 
 def where(device: str = "auto") -> dict[str, Any]:
-    """This machine, the versions that matter, and the day."""
+    """This machine, the relevant versions, and the date."""
     import torch
 
     from macrid.models.devices import choose_device, cores

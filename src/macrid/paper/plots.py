@@ -1,4 +1,4 @@
-"""The pictures of Figures 2 to 4, from their numbers. `figure…` makes a matplotlib figure, `draw_…` writes a PNG."""
+"""Pictures of Figures 2 to 4: `figure…` returns a matplotlib figure, `draw_…` writes a PNG."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from macrid.paper.figure3 import strip_title
 from macrid.pictures.drawing import (
     FAINT,
     INK,
+    NO_COLOUR,
     PALETTE,
-    WITHOUT,
     colour_of,
     dress,
     heading,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 MARKERS = ("o", "^", "s", "D", "v", "P")
 METHOD_COLOURS = ("#0072B2", "#E69F00", "#B0457B", "#009E73", "#56B4E9", "#333333")
 INDEPENDENCE = (
-    ("independence", "Of all dimensions of a user", "as in the paper"),
-    ("independence_per_concept", "Inside a concept", "pairs of dimensions of different concepts do not count"),
+    ("independence", "All dimensions of a user", "as in the paper"),
+    ("independence_per_concept", "Within a concept", "ignoring pairs of dimensions from different concepts"),
 )
 
 
@@ -56,7 +56,7 @@ def draw_figure4(
 
 
 def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_items: Sequence[Any]) -> Figure:
-    """Five maps and a key. cosine, inner: from `maps.items_and_users`; a colour means the same category in all maps."""
+    """Five maps and a key, with one colour per category. cosine, inner: from `maps.items_and_users`."""
     truth = np.asarray(categories_of_items)
     items, users, others = cosine["items"], cosine["users"], inner["items"]
     shown, shown_by_inner = truth[items["position"]], truth[others["position"]]
@@ -67,7 +67,7 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     figure = new_figure(12.0, 8.9)
     grid = grid_of(figure, ("a", "b", "key"), ("c", "d", "e"))
     pale = {concept: paler(colour) for concept, colour in of_concept.items()}
-    map_panel(grid["a"], "(a) Items and users", plural(len(concepts), "item") + "; behind them, paler, users")
+    map_panel(grid["a"], "(a) Items and users", plural(len(concepts), "item") + " over users, in paler colours")
     scatter(grid["a"], dots(users, pale))
     scatter(grid["a"], dots(items, of_concept))
     map_panel(grid["b"], "(b) Users", plural(len(users["x"]), "component") + ", by their concept")
@@ -79,7 +79,7 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     scatter(grid["d"], (items["x"], items["y"], [of_category[label] for label in shown.tolist()]))
     map_panel(grid["e"], "(e) Items by concept, inner product", _use(np.asarray(others["concept"])))
     scatter(grid["e"], dots(others, of_inner))
-    for name in "abcd":  # the same place in all four
+    for name in "abcd":  # with the same limits
         square(grid[name], *joined(items, users))
     square(grid["e"], others["x"], others["y"])
     _key(grid["key"], concepts, shown, of_concept, of_category)
@@ -87,19 +87,19 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
 
 
 def figure4(points: Mapping[str, Sequence[Mapping[str, float]]], names: Mapping[str, str]) -> Figure:
-    """Independence against NDCG@100, a point for every configuration of every method, with medians of neighbours.
+    """Independence against NDCG@100: a point per configuration, with running medians.
 
-    On the left as in the paper. There the components of different concepts, which are hardly related, raise the score
-    of a model with many concepts; on the right is what remains inside a concept.
+    On the left as in the paper, where unrelated components of different concepts raise the score of a model with many
+    concepts; on the right, independence within concepts only.
     """
     figure = new_figure(12.0, 6.0, layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    for panel, (key, title, told) in zip(panels, INDEPENDENCE, strict=True):
+    for panel, (key, title, subtitle) in zip(panels, INDEPENDENCE, strict=True):
         handles = [
-            _method(panel, _finite(own, key), names.get(method, method), index)
-            for index, (method, own) in enumerate(points.items())
+            _method(panel, _finite(of_method, key), names.get(method, method), index)
+            for index, (method, of_method) in enumerate(points.items())
         ]
-        heading(panel, title, told)
+        heading(panel, title, subtitle)
         panel.set_xlabel("independence", fontsize=11, color=INK)
         panel.legend(handles=handles, frameon=False, fontsize=10, loc="upper left", bbox_to_anchor=(0, -0.13))
         dress(panel)
@@ -111,33 +111,32 @@ def figure4(points: Mapping[str, Sequence[Mapping[str, float]]], names: Mapping[
 def colours(
     concepts: np.ndarray, categories: np.ndarray, others: Sequence[int] = ()
 ) -> tuple[dict[int, str], dict[Any, str]]:
-    """A colour for every concept and for every category, the same for a concept and the category matched to it.
+    """A colour for every concept and category, the same for matching ones.
 
-    others: more concepts, perhaps without items.
+    others: more concepts, possibly without items.
     """
     known = sorted({*concepts.tolist(), *others})
     of_concept = {concept: colour_of(rank) for rank, concept in enumerate(known)}
     matched = {
         label: of_concept[concept] for concept, label in match(concepts, categories).items() if label is not None
     }
-    left = iter(range(len(known), len(PALETTE)))
+    unused = iter(range(len(known), len(PALETTE)))
     of_category = {
-        label: matched[label] if label in matched else colour_of(next(left, len(PALETTE)))
+        label: matched[label] if label in matched else colour_of(next(unused, len(PALETTE)))
         for label in np.unique(categories).tolist()
     }
     return of_concept, of_category
 
 
 def _colours_like(concepts: np.ndarray, categories: np.ndarray, of_category: Mapping[Any, str]) -> dict[int, str]:
-    """Colours of the concepts of another model: of the category matched to them, or else of none."""
-    found = match(concepts, categories)
-    return {concept: of_category.get(label, WITHOUT) for concept, label in found.items()}
+    """Colours of another model's concepts: those of their matching categories, else none."""
+    return {concept: of_category.get(label, NO_COLOUR) for concept, label in match(concepts, categories).items()}
 
 
 def _use(concepts: np.ndarray) -> str:
-    """How items divide over concepts."""
-    found, counts = np.unique(concepts, return_counts=True)
-    return f"{plural(len(found), 'concept')} with items; the largest has {counts.max() / counts.sum():.0%} of them"
+    """How items divide among concepts."""
+    used, counts = np.unique(concepts, return_counts=True)
+    return f"{plural(len(used), 'concept')} with items; the largest has {counts.max() / counts.sum():.0%} of them"
 
 
 def _key(
@@ -147,16 +146,17 @@ def _key(
     of_concept: Mapping[int, str],
     of_category: Mapping[Any, str],
 ) -> None:
-    """A line for every concept with its category, then categories without a concept."""
+    """A line per concept with its category, then categories without a concept."""
     panel.set_axis_off()
-    found = match(concepts, categories)
+    matched = match(concepts, categories)
     lines: list[tuple[str, str, str, str]] = []
     for concept, colour in of_concept.items():
-        label, own = found.get(concept), categories[concepts == concept].tolist()
-        share = f"{own.count(label) / len(own):.0%} of {len(own):,}" if own and label is not None else f"{len(own):,}"
+        label, items = matched.get(concept), categories[concepts == concept].tolist()
+        count = f"{len(items):,}"
+        share = f"{items.count(label) / len(items):.0%} of {count}" if items and label is not None else count
         lines.append((colour, f"concept {concept}", "–" if label is None else _named(label), share))
-    taken = set(found.values())
-    lines += [(shade, "–", _named(label), "") for label, shade in of_category.items() if label not in taken]
+    taken = set(matched.values())
+    lines += [(colour, "–", _named(label), "") for label, colour in of_category.items() if label not in taken]
     panel.set_xlim(0, 1)
     panel.set_ylim(max(len(lines) + 3.0, 10.5), -0.5)
     heads = ((0.09, "concept   ↔", "left"), (0.40, "category", "left"), (1.0, "of its items", "right"))
@@ -171,7 +171,7 @@ def _key(
 
 
 def _method(panel: Axes, dots: np.ndarray, name: str, index: int) -> Any:
-    """Points and medians of a method; returns what stands for it in the legend."""
+    """Draw the points and medians of a method; returns its legend entry."""
     from matplotlib.lines import Line2D
 
     colour, marker = METHOD_COLOURS[index % len(METHOD_COLOURS)], MARKERS[index % len(MARKERS)]
@@ -182,18 +182,18 @@ def _method(panel: Axes, dots: np.ndarray, name: str, index: int) -> Any:
     panel.plot(middle_x, middle_y, color="white", linewidth=4, alpha=0.8, zorder=3)
     panel.plot(middle_x, middle_y, color=colour, linewidth=1.8, zorder=4)
     rank = rank_correlation(x, y)
-    told = f"{name}: {plural(len(x), 'model')}" + (
+    label = f"{name}: {plural(len(x), 'model')}" + (
         "" if rank is None else f", Spearman ρ = {rank:+.2f}".replace("-", "−")
     )
-    return Line2D([], [], color=colour, marker=marker, markersize=6, linewidth=1.8, label=told)
+    return Line2D([], [], color=colour, marker=marker, markersize=6, linewidth=1.8, label=label)
 
 
-def binned_medians(x: np.ndarray, y: np.ndarray, most: int = 12, fewest: int = 15) -> tuple[np.ndarray, np.ndarray]:
-    """Medians of both over groups of neighbours along x, equally many in each: at most `most`, of at least `fewest`."""
-    groups = np.array_split(np.argsort(x, kind="stable"), max(1, min(most, len(x) // fewest)))
+def binned_medians(x: np.ndarray, y: np.ndarray, bins: int = 12, fewest: int = 15) -> tuple[np.ndarray, np.ndarray]:
+    """Medians of x and y in at most `bins` equal bins along x, with at least `fewest` points each."""
+    groups = np.array_split(np.argsort(x, kind="stable"), max(1, min(bins, len(x) // fewest)))
     if len(x) < 2 * fewest:
         return np.empty(0), np.empty(0)
-    return np.array([np.median(x[own]) for own in groups]), np.array([np.median(y[own]) for own in groups])
+    return np.array([np.median(x[group]) for group in groups]), np.array([np.median(y[group]) for group in groups])
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
@@ -203,18 +203,18 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _finite(points: Sequence[Mapping[str, float]], key: str) -> np.ndarray:
-    """(points, 2): independence and NDCG@100, without points that miss one."""
+    """(points, 2) independence and NDCG@100, without points that lack either."""
     table = np.array([[point[key], point["ndcg@100"]] for point in points], dtype=np.float64).reshape(-1, 2)
     return table[np.isfinite(table).all(axis=1)]
 
 
 def _named(category: Any) -> str:
-    """As text that matplotlib takes literally."""
+    """Shortened and escaped for matplotlib."""
     return shortened(category if isinstance(category, str) else f"category {category}")
 
 
 def draw_figure3(strips: Sequence[dict[str, Any]], items: Ids, table: Table | None, path: str | PathLike[str]) -> None:
-    """Walks, one under the other: from `figure3.compute`."""
+    """Walks from `figure3.compute`, one per row."""
     rows = []
     for strip in strips:
         cells = []

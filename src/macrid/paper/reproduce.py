@@ -1,9 +1,9 @@
-"""All of it: which blocks there are, how much of each is computed, and the folder that the results go to.
+"""The whole reproduction: its blocks, how much of each to compute, and the output folder.
 
 OUT/table1.json, figure2.json, …               the numbers
 OUT/figure2.png, figure3-shop.png, …           the pictures
-OUT/parts/                                     what was computed, part by part; an interrupted run goes on from there
-OUT/tuned/                                     settings, if they were searched for again
+OUT/parts/                                     finished parts, from which an interrupted reproduction resumes
+OUT/tuned/                                     settings, if they were tuned again
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
 BLOCKS = ("table1", "figure2", "figure3", "figure4")
 FETCHED = ("ml-latest-small", "ml-1m", "ml-1m-ge3")
-"""Small enough to be downloaded without being asked for by name."""
+"""Data sets small enough to download without asking."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is computed."""
+    """How much to compute."""
 
     data: tuple[str, ...] = table1.DATA
     fetched: tuple[str, ...] = FETCHED
-    """What is downloaded if it can be; other data must be at hand."""
+    """Data sets to download if missing; all others must be present."""
     seeds: int = 3
     seeds_figure2: int = 5
     configurations: int = 300
-    """Of each method of Figure 4; the paper has 2,000."""
+    """Per method of Figure 4; the paper has 2,000."""
     trials: int | None = None
-    """Search for settings again, with so many trials each; otherwise the tuned settings that come with macrid."""
+    """Tune settings again with this many trials each; by default use the settings that come with macrid."""
     points: int | None = None
-    """Items on a map of Figure 2, and half as many users; all unless given."""
+    """Items on a map of Figure 2, with half as many users; by default all."""
     training: dict[str, Any] = field(default_factory=dict)
     quick: bool = False
 
 
 QUICK = Plan(seeds=1, seeds_figure2=2, configurations=16, points=3000, training={"epochs": 6}, quick=True)
-"""Small settings that show everything within minutes; the numbers mean little."""
+"""Everything within minutes, as a demonstration; the numbers mean little."""
 
 
 class Reproduction:
-    """One output folder and what is put into it. Nothing here prints: `on_part` hears what is going on."""
+    """Fills one output folder. Nothing here prints: `on_part` reports progress."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Reproduction:
         on_missing: Callable[[str], None] | None = None,
     ) -> None:
         self.out, self.plan, self._on_part = out, plan, on_part
-        self._missing_told = on_missing or (lambda message: None)
+        self._on_missing = on_missing or (lambda message: None)
         self._splits: dict[str, Split | str] = {}
         self._configs: dict[tuple[str, str], Recipe] = {}
 
@@ -91,15 +91,15 @@ class Reproduction:
         return result
 
     def prepare(self, blocks: Sequence[str], report: Path) -> None:
-        """Find out before hours of work what would go wrong at their end."""
+        """Raise now the errors that would otherwise come after hours of work."""
         for folder in (self.out, report.parent):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(folder / ".writable", "")
                 (folder / ".writable").unlink()
             except OSError as error:
-                told = f"{folder}: cannot be written ({error.strerror or error}); choose another"
-                raise MacridError(told) from error
+                message = f"{folder}: cannot be written ({error.strerror or error}); choose another folder"
+                raise MacridError(message) from error
         needed = {"figure2": ("matplotlib", "openTSNE"), "figure3": ("matplotlib",), "figure4": ("matplotlib",)}
         for block in blocks:
             for package in needed.get(block, ()):
@@ -107,7 +107,7 @@ class Reproduction:
                     raise MacridError(f"{block} needs {package}; install it with `pip install 'macrid[plot]'`")
 
     def parts_of(self, block: str) -> int:
-        """How many parts a block has if no data set is missing."""
+        """Number of parts in a block if no data set is missing."""
         plan = self.plan
         if block == "table1":
             return len(plan.data) * sum(plan.seeds if has_seeds(method) else 1 for method in table1.METHODS)
@@ -118,18 +118,18 @@ class Reproduction:
         return len(figure4.METHODS) * -(-plan.configurations // figure4.PART)
 
     def split(self, name: str) -> Split | None:
-        """A data set; None if its files are missing, which is said once."""
+        """A data set; None if its files are missing, which is reported once."""
         if name not in self._splits:
             try:
                 self._splits[name] = catalog.load(name, download=name in self.plan.fetched)
             except DataError as error:
                 self._splits[name] = catalog.portable(str(error))
-                self._missing_told(str(error))
-        found = self._splits[name]
-        return None if isinstance(found, str) else found
+                self._on_missing(str(error))
+        split = self._splits[name]
+        return None if isinstance(split, str) else split
 
     def config(self, parts: Parts, data: str, model: str, split: Split) -> Recipe:
-        """Tuned settings: those that come with macrid, or found anew."""
+        """Tuned settings: those that come with macrid, or newly tuned ones."""
         if self.plan.trials is None or model == "popularity":
             return table1.fitted(table1.tuned(data, model), len(split.items))
         if (data, model) not in self._configs:
@@ -143,7 +143,7 @@ class Reproduction:
             self._on_part(f"search/{data}.{model}", False)
         folder = self.out / "tuned"
         folder.mkdir(parents=True, exist_ok=True)
-        found = [
+        configs = [
             tune(
                 split, model, trials=trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
                 name="-".join([data, model, *training]), fixed=table1.FIXED.get(model),
@@ -151,14 +151,13 @@ class Reproduction:
             )
             for training in (table1.TRAINING if has_seeds(model) else ({},))
         ]  # fmt: skip
-        best = max(found, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
+        best = max(configs, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
         if "start" in best.settings:
             best = table1.with_better_start(best, partial(self._validation_score, parts, data, split))
         best.write(folder / f"{data}.{model}.json")
         return best
 
     def _validation_score(self, parts: Parts, data: str, split: Split, config: Recipe, seed: int) -> float:
-        """Of settings with a start."""
         score: float = parts.get(
             f"starts/{data}.{config.settings['start']}.{seed}",
             {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
@@ -177,9 +176,9 @@ class Reproduction:
                 config = table1.variant(self.config(parts, data, method.split("-")[0], split), method)
                 seeds = range(self.plan.seeds if has_seeds(method) else 1)
                 runs = [self._measure(parts, data, method, split, config, seed) for seed in seeds]
-                about = {"data": data, "method": method, "items": len(split.items), "config": _told(config)}
+                about = {"data": data, "method": method, "items": len(split.items), "config": _config_json(config)}
                 rows.append({**about, "search": _search(config), "runs": runs})
-            self._splits.pop(data)  # the largest are not kept while others are computed
+            self._splits.pop(data)  # frees the memory of large ones
         return {"rows": rows, "missing": missing}
 
     def _measure(self, parts: Parts, data: str, method: str, split: Split, config: Recipe, seed: int) -> dict[str, Any]:
@@ -196,10 +195,10 @@ class Reproduction:
             return {"missing": {data: self._splits[data]}}, None
         runs: dict[str, list[dict[str, Any]]] = {"cosine": [], "inner": []}
         maps: dict[str, Any] = {}
-        for similarity, own in runs.items():
+        for similarity, of_similarity in runs.items():
             for seed in range(self.plan.seeds_figure2):
-                points = self.plan.points if seed == 0 else 0  # a map of the first seed
-                found = parts.get(
+                points = self.plan.points if seed == 0 else 0  # a map for the first seed only
+                run = parts.get(
                     f"figure2/{similarity}.{seed}",
                     {
                         **self._key(split),
@@ -208,22 +207,22 @@ class Reproduction:
                     },
                     partial(figure2.compute, split, similarity, seed, points, **self.plan.training),
                 )
-                if "map" in found:
-                    maps[similarity] = found.pop("map")
-                own.append(found)
+                if "map" in run:
+                    maps[similarity] = run.pop("map")
+                of_similarity.append(run)
         from macrid.paper.plots import draw_figure2
 
         shown = maps["cosine"], maps["inner"], figure2.categories(split).tolist()
         return {"data": data, "runs": runs}, partial(draw_figure2, *shown, self.out / "figure2.png")
 
     def _figure3(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
-        found, missing, splits = {}, {}, {}
+        results, missing, splits = {}, {}, {}
         for data in figure3.DATA:
             split = self.split(data)
             if split is None:
                 missing[data] = self._splits[data]
                 continue
-            found[data] = parts.get(
+            results[data] = parts.get(
                 f"figure3/{data}",
                 {**self._key(split), **_whole(figure3.config(), {**self.plan.training, "seed": 0})},
                 partial(figure3.compute, split, 0, **self.plan.training),
@@ -232,12 +231,12 @@ class Reproduction:
         from macrid.paper.plots import draw_figure3
 
         def draw() -> None:
-            for data, own in found.items():
-                if own["strips"]:
+            for data, result in results.items():
+                if result["strips"]:
                     split = splits[data]
-                    draw_figure3(own["strips"], split.items, split.table, self.out / f"figure3-{data}.png")
+                    draw_figure3(result["strips"], split.items, split.table, self.out / f"figure3-{data}.png")
 
-        return {"data": found, "missing": missing}, draw
+        return {"data": results, "missing": missing}, draw
 
     def _figure4(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
         split = self.split(figure4.DATA)
@@ -249,11 +248,11 @@ class Reproduction:
             drawn = figure4.configurations(method, tuned, self.plan.configurations)
             points[method] = []
             for start in range(0, len(drawn), figure4.PART):
-                own = drawn[start : start + figure4.PART]
+                batch = drawn[start : start + figure4.PART]
                 points[method] += parts.get(
                     f"figure4/{method}.{start}",
-                    {**self._key(split), **_whole(tuned, self.plan.training), "drawn": own},
-                    partial(figure4.compute, split, tuned, own, **self.plan.training),
+                    {**self._key(split), **_whole(tuned, self.plan.training), "drawn": batch},
+                    partial(figure4.compute, split, tuned, batch, **self.plan.training),
                 )
         from macrid.paper.plots import draw_figure4
 
@@ -261,7 +260,7 @@ class Reproduction:
         return result, partial(draw_figure4, points, figure4.METHODS, self.out / "figure4.png")
 
     def _key(self, split: Split) -> dict[str, Any]:
-        """What a result hangs on beside its settings: the version and the data."""
+        """What a result depends on besides its settings: the version and the data."""
         data = {"train": split.train.matrix, "validation": split.validation.target, "test": split.test.target}
         return {"version": __version__, "data": fingerprint(data, {})["interactions"]}
 
@@ -278,21 +277,21 @@ def has_seeds(method: str) -> bool:
 
 
 def _whole(config: Recipe, training: dict[str, Any]) -> dict[str, Any]:
-    """Every setting a training hangs on, defaults included."""
+    """Every setting that training depends on, including defaults."""
     model = model_class(config.model)
-    own = {**getattr(model, "training_defaults", {}), **config.training, **training}
+    training = {**getattr(model, "training_defaults", {}), **config.training, **training}
     return {
         "model": config.model,
         "settings": model.settings_class.make(config.settings).model_dump(),
-        "training": TrainingSettings.make(own).model_dump(exclude={"device", "scratch_mib"}),
+        "training": TrainingSettings.make(training).model_dump(exclude={"device", "scratch_mib"}),
     }
 
 
 def _search(config: Recipe) -> dict[str, Any]:
-    """Which study the settings come from, and how many trials it had."""
+    """The study that the settings come from, and its number of trials."""
     return {key: config.about[key] for key in ("study", "trials") if key in config.about}
 
 
-def _told(config: Recipe) -> dict[str, Any]:
+def _config_json(config: Recipe) -> dict[str, Any]:
     training = {key: value for key, value in config.training.items() if key not in ("seed", "device")}
     return {"model": config.model, "settings": config.settings, "training": training}

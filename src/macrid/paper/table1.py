@@ -1,4 +1,4 @@
-"""Table 1: collaborative filtering. Every method with its tuned settings, the mean over seeds, on the test users."""
+"""Table 1: collaborative filtering. Every method with its tuned settings on the test users, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ METHODS = {
     "macridvae-random": "MacridVAE, random start",
     "macridvae": "MacridVAE",
 }
-"""By name; what stands behind a dash is a variant with the same tuned settings."""
+"""By name; after a dash comes a variant with the same tuned settings."""
 FIXED = {"macridvae": {"start": "svd-encoder"}}
-"""Settings that are not searched."""
+"""Settings that are not tuned."""
 STARTS = ("svd-encoder", "ease")
-"""With the settings found, the start that does better on validation users is taken."""
+"""After tuning, the one that does better on validation users is used."""
 START_SEEDS = 3
 TRAINING: tuple[dict[str, Any], ...] = ({}, {"balance": 0.3})
-"""Every network is searched for with each of these; the better one on validation users is taken."""
+"""Every network is tuned with each of these; the one that does better on validation users is used."""
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
     "alishop-7c": {
         "multdae": (0.23923, 0.15242, 0.24892),
@@ -63,11 +63,11 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
         "macridvae": (0.37987, 0.34587, 0.43478),
     },
 }
-"""What the paper reports, NDCG@100, Recall@20 and Recall@50; its ML-100k is ml-latest-small."""
+"""The paper's NDCG@100, Recall@20 and Recall@50; its ML-100k is ml-latest-small."""
 
 
 def tuned(data: str, model: str) -> Recipe:
-    """The settings that the search found on validation users; a data set without its own gets those of its kind."""
+    """Settings tuned on validation users; a data set without its own uses those of a similar one."""
     folder = files("macrid.paper") / "tuned"
     for name in (data, "alishop-7c-4k" if data == "alishop-7c" else "ml-1m"):
         file = folder / f"{name}.{model}.json"
@@ -78,28 +78,28 @@ def tuned(data: str, model: str) -> Recipe:
 
 
 def fitted(config: Recipe, items: int) -> Recipe:
-    """The same settings with tables of the width that the budget of parameters allows for so many items."""
+    """The same settings, with the width that the parameter budget allows for this many items."""
     if "dim" not in config.settings:
         return config
-    own = {name: value for name, value in config.settings.items() if name != "dim"}
-    found = config_of(config.model, own, {}, config.training, items)
-    return config if found is None else replace(config, settings=found.settings)
+    settings = {name: value for name, value in config.settings.items() if name != "dim"}
+    within_budget = config_of(config.model, settings, {}, config.training, items)
+    return config if within_budget is None else replace(config, settings=within_budget.settings)
 
 
 def variant(config: Recipe, method: str) -> Recipe:
-    """The settings of a method: those of its model, or with a random start."""
+    """A method's settings: its model's, with a random start where the method says so."""
     if method.endswith("-random"):
         return replace(config, settings={**config.settings, "start": "random"})
     return config
 
 
 def with_better_start(config: Recipe, score: Callable[[Recipe, int], float]) -> Recipe:
-    """The same settings with the start of the better mean over a few seeds; `about["starts"]` has all scores.
+    """The same settings with the start that has the better mean over a few seeds; `about["starts"]` has all scores.
 
-    score: of settings with a seed, on validation users.
+    score: the validation score of a config and a seed.
     """
     with_start = {start: replace(config, settings={**config.settings, "start": start}) for start in STARTS}
-    scores = {start: [score(found, seed) for seed in range(START_SEEDS)] for start, found in with_start.items()}
+    scores = {start: [score(each, seed) for seed in range(START_SEEDS)] for start, each in with_start.items()}
     best = with_start[max(scores, key=lambda start: float(np.mean(scores[start])))]
     return replace(best, about={**config.about, "starts": scores})
 
@@ -135,7 +135,7 @@ def measure(split: Split, config: Recipe, seed: int, **training: Any) -> dict[st
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Metric → mean over seeds of the score, and of its standard error over users."""
+    """Metric → mean over seeds of the score and of its standard error over users."""
     return {
         name: (float(np.mean([run["test"][name] for run in runs])), float(np.mean([run["se"][name] for run in runs])))
         for name in PAPER_METRICS

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, type, and how a picture is made and written."""
+"""Shared by all pictures: colours, text styles, and how figures are created and saved."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, then four of Tol's; yellow late, for it is faint
+# Okabe and Ito's colours, safe for colour-blind readers, then four of Tol's; yellow late, because it is faint
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#333333", "#E6D72A"),
     *("#882255", "#999933", "#44AA99", "#332288"),
 )
-WITHOUT = "#C4C4C4"  # for what no colour is left
+NO_COLOUR = "#C4C4C4"  # when the palette runs out
 INK, FAINT, LINE = "#222222", "#666666", "#D0D0D0"
 DPI = 150
 
 
 def colour_of(rank: int) -> str:
-    return PALETTE[rank] if rank < len(PALETTE) else WITHOUT
+    return PALETTE[rank] if rank < len(PALETTE) else NO_COLOUR
 
 
-def heading(panel: Axes, title: str, told: str) -> None:
+def heading(panel: Axes, title: str, subtitle: str) -> None:
     panel.set_title(title, loc="left", fontsize=12, color=INK, fontweight="bold", pad=20)
-    panel.text(0, 1.015, told, transform=panel.transAxes, fontsize=10, color=FAINT, va="bottom")
+    panel.text(0, 1.015, subtitle, transform=panel.transAxes, fontsize=10, color=FAINT, va="bottom")
 
 
 def dress(panel: Axes) -> None:
@@ -44,12 +44,12 @@ def dress(panel: Axes) -> None:
 
 
 def literal(text: str) -> str:
-    """As matplotlib shows it letter by letter."""
+    """Escaped, so that matplotlib does not read it as a formula."""
     return text.replace("$", r"\$")
 
 
-def shortened(text: str, most: int = 22) -> str:
-    return literal(text if len(text) <= most else text[: most - 1] + "…")
+def shortened(text: str, length: int = 22) -> str:
+    return literal(text if len(text) <= length else text[: length - 1] + "…")
 
 
 def plural(count: int, noun: str) -> str:
@@ -57,19 +57,19 @@ def plural(count: int, noun: str) -> str:
 
 
 def new_figure(width: float, height: float, layout: str = "none") -> Figure:
-    """Without pyplot: nothing global, no window, no backend to choose."""
+    """A figure made without pyplot, so without global state, windows or backends."""
     try:
-        made = import_module("matplotlib.figure").Figure
+        figure_class = import_module("matplotlib.figure").Figure
     except ImportError:
-        raise MacridError("a picture needs matplotlib; install it with `pip install 'macrid[plot]'`") from None
-    figure: Figure = made(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+        raise MacridError("drawing needs matplotlib; install it with `pip install 'macrid[plot]'`") from None
+    figure: Figure = figure_class(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     if layout == "constrained":
         figure.get_layout_engine().set(w_pad=0.13, h_pad=0.12)  # type: ignore[call-arg, union-attr]
     return figure
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """As PNG, whole or not at all."""
+    """Save as PNG, atomically."""
     from PIL import Image
 
     drawn, packed = io.BytesIO(), io.BytesIO()
@@ -78,4 +78,4 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     try:
         write_atomically(path, packed.getvalue())
     except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another place") from error
+        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error

@@ -1,4 +1,4 @@
-"""Many vectors on one map: t-SNE by cosine, of items and of the components of users together."""
+"""t-SNE maps by cosine, of items together with users' components."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from macrid.models.macridvae import MacridVAE
 
 PERPLEXITY = 30.0
-FEWEST = 4  # below that, neighbours say nothing and two directions show all there is
+FEWEST_POINTS = 4  # for fewer, the two main directions show everything
 
 
 def positions(vectors: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Where t-SNE puts every vector (points, dim), by cosine: (points, 2). The same for the same seed."""
+    """(points, 2) t-SNE of vectors (points, dim) by cosine; deterministic for a seed."""
     unit = _unit(vectors)
     start = _start(unit, seed)
-    if len(unit) < FEWEST:
+    if len(unit) < FEWEST_POINTS:
         return start
     tsne = _openTSNE().TSNE(
         perplexity=min(PERPLEXITY, (len(unit) - 1) / 3),
         metric="euclidean",  # of unit vectors, squared: 2 − 2 cos
-        neighbors="exact",  # approximate ones depend on how threads take turns
-        initialization=1e-4 * start,  # tiny, so that no early distance holds points where they are
+        neighbors="exact",  # approximate ones depend on thread timing
+        initialization=1e-4 * start,  # small, so that initial distances do not pin points down
         n_jobs=-1,
         random_state=seed,
     )
@@ -44,7 +44,7 @@ def items_and_users(
 ) -> dict[str, Any]:
     """Items and each user's most confident components on one map, as JSON. An empty history has no components.
 
-    most_items, most_users: show that many at random, if there are more.
+    most_items, most_users: if there are more, show a random sample of this size.
     """
     generator = np.random.default_rng(seed)
     shown = _some(np.arange(model.item_vectors().shape[0]), most_items, generator)
@@ -63,7 +63,7 @@ def items_and_users(
 
 
 def _components(model: MacridVAE, histories: sp.csr_array, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The concepts (points,) and the unit vectors (points, dim) of the most confident components, user by user."""
+    """Concepts (points,) and unit vectors (points, dim) of the most confident components, user by user."""
     if not histories.shape[0]:
         return np.empty(0, dtype=np.int64), np.empty((0, model.item_vectors().shape[1]))
     best = np.argsort(-model.confidence(histories), axis=1, kind="stable")[:, :count]  # (users, count)
@@ -72,12 +72,12 @@ def _components(model: MacridVAE, histories: sp.csr_array, count: int) -> tuple[
 
 
 def _start(unit: np.ndarray, seed: int) -> np.ndarray:
-    """The two main directions, scaled to spread 1, and a little noise that moves equal points apart: (points, 2)"""
+    """(points, 2) the two main directions, scaled to spread 1, with a little noise to separate equal points."""
     start = np.zeros((len(unit), 2))
     centred = unit - unit.mean(axis=0) if len(unit) else unit
     values, directions = np.linalg.eigh(centred.T @ centred)  # in ascending order
     main = directions[:, -2:][:, ::-1] * (values[-2:][::-1] > 1e-9 * max(len(unit), 1))
-    main *= np.where(main.sum(axis=0) < 0, -1, 1)  # an eigenvector has no sign of its own
+    main *= np.where(main.sum(axis=0) < 0, -1, 1)  # the sign of an eigenvector is arbitrary
     start[:, : main.shape[1]] = centred @ main
     scale = start[:, 0].std() if len(unit) else 0.0
     noise = np.random.default_rng(seed).normal(scale=1e-2, size=start.shape)
@@ -85,17 +85,17 @@ def _start(unit: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length one; a row of zeros stays."""
+    """Rows scaled to length 1; rows of zeros stay zero."""
     vectors = np.asarray(vectors, dtype=np.float64)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(length > 0, length, 1)
 
 
-def _some(choices: np.ndarray, most: int | None, generator: np.random.Generator) -> np.ndarray:
-    """At most so many of them, in their order."""
-    if most is None or len(choices) <= most:
+def _some(choices: np.ndarray, limit: int | None, generator: np.random.Generator) -> np.ndarray:
+    """A sample of at most `limit` choices, in order."""
+    if limit is None or len(choices) <= limit:
         return choices
-    return np.sort(generator.choice(choices, most, replace=False))
+    return np.sort(generator.choice(choices, limit, replace=False))
 
 
 def _columns(placed: np.ndarray) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Pictures of maps: items and users where t-SNE has put them, in the colours of concepts or of an attribute."""
+"""Drawings of t-SNE maps of items and users, coloured by concept or by attribute."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from macrid.pictures.drawing import (
     FAINT,
     INK,
     LINE,
+    NO_COLOUR,
     PALETTE,
-    WITHOUT,
     colour_of,
     heading,
     new_figure,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from macrid.data.attributes import Attribute
 
-UNKNOWN = "#E4E4E4"  # of an item without a value
-MOST_LINES = 16  # of a key
+UNKNOWN = "#E4E4E4"  # for items without a value
+MOST_KEY_LINES = 16
 
 
 class Colouring(NamedTuple):
@@ -39,29 +39,29 @@ class Colouring(NamedTuple):
 
     title: str
     of_items: list[str]
-    """One for every item on the map."""
+    """One per item on the map."""
     key: list[tuple[str, str, int]]
-    """Colour, name, and how many items on the map have it."""
+    """Colour, name, and number of items on the map."""
     names: str
-    """What the names are."""
+    """What the names stand for."""
     of_concept: dict[int, str]
-    """Of users' components; one for all where colours mean something else."""
+    """Colours of users' components; all the same unless items are coloured by concept."""
 
 
-def draw_map(found: Mapping[str, Any], colouring: Colouring, path: str | PathLike[str]) -> None:
-    """found: from `maps.items_and_users`."""
-    save(map_figure(found, colouring), path)
+def draw_map(points: Mapping[str, Any], colouring: Colouring, path: str | PathLike[str]) -> None:
+    """points: from `maps.items_and_users`."""
+    save(map_figure(points, colouring), path)
 
 
-def map_figure(found: Mapping[str, Any], colouring: Colouring) -> Figure:
-    """Items on the left, the components of users in the same place on the right, and what the colours mean."""
-    items, users = found["items"], found["users"]
+def map_figure(points: Mapping[str, Any], colouring: Colouring) -> Figure:
+    """Items on the left, users' components on the right in the same space, and a key."""
+    items, users = points["items"], points["users"]
     figure = new_figure(14.4, 5.25)
     grid = grid_of(figure, ("items", "users", "key"), side=4.4)
     map_panel(grid["items"], colouring.title, plural(len(items["x"]), "item"))
     scatter(grid["items"], (items["x"], items["y"], colouring.of_items))
-    told = plural(len(users["x"]), "component") + " of held-out users; behind them, grey, items"
-    map_panel(grid["users"], "Users by concept" if len(set(colouring.of_concept.values())) > 1 else "Users", told)
+    subtitle = plural(len(users["x"]), "component") + " of held-out users, over the items in grey"
+    map_panel(grid["users"], "Users by concept" if len(set(colouring.of_concept.values())) > 1 else "Users", subtitle)
     scatter(grid["users"], (items["x"], items["y"], [UNKNOWN] * len(items["x"])))
     scatter(grid["users"], dots(users, colouring.of_concept))
     for name in ("items", "users"):
@@ -70,58 +70,59 @@ def map_figure(found: Mapping[str, Any], colouring: Colouring) -> Figure:
     return figure
 
 
-def by_concept(found: Mapping[str, Any], names: Mapping[int, str]) -> Colouring:
-    """names: of concepts, beside their numbers."""
-    count = Counter(found["items"]["concept"])
-    by_size = sorted(_concepts(found), key=lambda concept: -count[concept])  # colours may run out for the smallest
-    of_concept = {concept: colour_of(rank) for rank, concept in enumerate(by_size)}
-    key = [(of_concept[own], f"{own}  {names.get(own, '')}".rstrip(), count[own]) for own in sorted(of_concept)]
-    told = "concept, with a typical item" if names else "concept"
-    return Colouring("Items by concept", [of_concept[own] for own in found["items"]["concept"]], key, told, of_concept)
+def by_concept(points: Mapping[str, Any], names: Mapping[int, str]) -> Colouring:
+    """names: of concepts, shown next to their numbers."""
+    concepts = points["items"]["concept"]
+    count = Counter(concepts)
+    by_size = sorted(_concepts(points), key=lambda k: -count[k])  # the smallest may go without a colour
+    of_concept = {k: colour_of(rank) for rank, k in enumerate(by_size)}
+    key = [(of_concept[k], f"{k}  {names.get(k, '')}".rstrip(), count[k]) for k in sorted(of_concept)]
+    title = "concept, with a typical item" if names else "concept"
+    return Colouring("Items by concept", [of_concept[k] for k in concepts], key, title, of_concept)
 
 
-def by_attribute(found: Mapping[str, Any], attribute: Attribute) -> Colouring:
-    """An item of several values has the colour of its rarest: what is common says little."""
-    often, shares = np.asarray(attribute.shares.sum(axis=0)).ravel(), attribute.shares
+def by_attribute(points: Mapping[str, Any], attribute: Attribute) -> Colouring:
+    """An item with several values gets the colour of its rarest, which says most."""
+    frequency, shares = np.asarray(attribute.shares.sum(axis=0)).ravel(), attribute.shares
     values = np.split(shares.indices, shares.indptr[1:-1])
     row_of = {int(item): row for row, item in enumerate(attribute.items)}
-    rows = [row_of.get(item) for item in found["items"]["position"]]
-    own = [None if row is None else int(min(values[row], key=lambda value: often[value])) for row in rows]
-    count = Counter(own)
+    rows = [row_of.get(item) for item in points["items"]["position"]]
+    value_of = [None if row is None else int(min(values[row], key=lambda value: frequency[value])) for row in rows]
+    count = Counter(value_of)
     if attribute.numbers is None:
         ranked = sorted((value for value in count if value is not None), key=lambda value: (-count[value], value))
-        shade = {value: PALETTE[rank] for rank, value in enumerate(ranked[: len(PALETTE)])}
+        colour = {value: PALETTE[rank] for rank, value in enumerate(ranked[: len(PALETTE)])}
     else:
         scale = import_module("matplotlib").colormaps["viridis"]
         to_hex = import_module("matplotlib.colors").to_hex
         last = max(1, len(attribute.values) - 1)
-        shade = {value: to_hex(scale(value / last)) for value in range(len(attribute.values))}
-    key = [(shade[value], attribute.values[value], count[value]) for value in shade]
-    others = sum(count[value] for value in count if value is not None and value not in shade)
-    key += [(WITHOUT, "others", others)] * bool(others) + [(UNKNOWN, "unknown", count[None])] * bool(count[None])
-    colours = [UNKNOWN if value is None else shade.get(value, WITHOUT) for value in own]
+        colour = {value: to_hex(scale(value / last)) for value in range(len(attribute.values))}
+    key = [(colour[value], attribute.values[value], count[value]) for value in colour]
+    others = sum(count[value] for value in count if value is not None and value not in colour)
+    key += [(NO_COLOUR, "others", others)] * bool(others) + [(UNKNOWN, "unknown", count[None])] * bool(count[None])
+    colours = [UNKNOWN if value is None else colour.get(value, NO_COLOUR) for value in value_of]
     return Colouring(
-        f"Items by {shortened(attribute.name)}", colours, key, attribute.name, dict.fromkeys(_concepts(found), FAINT)
+        f"Items by {shortened(attribute.name)}", colours, key, attribute.name, dict.fromkeys(_concepts(points), FAINT)
     )
 
 
-def _concepts(found: Mapping[str, Any]) -> list[int]:
-    return sorted({*found["items"]["concept"], *found["users"]["concept"]})
+def _concepts(points: Mapping[str, Any]) -> list[int]:
+    return sorted({*points["items"]["concept"], *points["users"]["concept"]})
 
 
 def _key(panel: Axes, names: str, lines: Sequence[tuple[str, str, int]]) -> None:
     panel.set_axis_off()
     panel.set_xlim(0, 1)
-    panel.set_ylim(MOST_LINES + 1.5, -0.5)
+    panel.set_ylim(MOST_KEY_LINES + 1.5, -0.5)
     panel.text(0.07, 0, shortened(names, 34), fontsize=10, color=FAINT, va="center")
     panel.text(1.0, 0, "items", fontsize=10, color=FAINT, va="center", ha="right")
-    left = len(lines) - MOST_LINES
-    for row, (shade, name, count) in enumerate(lines[:MOST_LINES], start=1):
+    hidden = len(lines) - MOST_KEY_LINES
+    for row, (shade, name, count) in enumerate(lines[:MOST_KEY_LINES], start=1):
         panel.plot(0.02, row, "o", color=shade, markersize=8, clip_on=False)
         panel.text(0.07, row, shortened(name, 34), fontsize=10.5, color=INK, va="center")
         panel.text(1.0, row, f"{count:,}", fontsize=10.5, color=FAINT, va="center", ha="right")
-    if left > 0:
-        panel.text(0.07, MOST_LINES + 1, f"and {left} more", fontsize=10.5, color=FAINT, va="center")
+    if hidden > 0:
+        panel.text(0.07, MOST_KEY_LINES + 1, f"and {hidden} more", fontsize=10.5, color=FAINT, va="center")
 
 
 def grid_of(figure: Figure, *rows: Sequence[str], side: float = 3.7, head: float = 0.6) -> dict[str, Axes]:
@@ -143,8 +144,8 @@ def grid_of(figure: Figure, *rows: Sequence[str], side: float = 3.7, head: float
     }
 
 
-def map_panel(panel: Axes, title: str, told: str) -> None:
-    heading(panel, title, told)
+def map_panel(panel: Axes, title: str, subtitle: str) -> None:
+    heading(panel, title, subtitle)
     panel.set_xticks([])
     panel.set_yticks([])
     panel.set_aspect("equal")
@@ -153,7 +154,7 @@ def map_panel(panel: Axes, title: str, told: str) -> None:
 
 
 def scatter(panel: Axes, points: tuple[Any, Any, Any]) -> None:
-    """In a random order, so that no colour covers the others."""
+    """In random order, so that no colour covers the others."""
     x, y, shades = (np.asarray(column) for column in points)
     order = np.random.default_rng(0).permutation(len(x))
     size = float(np.clip(9000 / max(len(x), 1), 1.5, 14))
@@ -170,7 +171,7 @@ def joined(*many: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def square(panel: Axes, x: Any, y: Any) -> None:
-    """Limits around all points, as wide as high."""
+    """Square limits around all points."""
     ends = np.array([[np.min(x), np.max(x)], [np.min(y), np.max(y)]])
     half = 0.53 * max(np.ptp(ends, axis=1).max(), 1e-6)
     (left, low), (right, high) = ends.mean(axis=1) - half, ends.mean(axis=1) + half
@@ -179,5 +180,5 @@ def square(panel: Axes, x: Any, y: Any) -> None:
 
 
 def paler(shade: str) -> str:
-    """Mixed with white, so that it stays pale where points lie on each other."""
+    """Mixed with white rather than transparent, so that overlapping points stay pale."""
     return "#" + "".join(f"{round(0.4 * int(shade[at : at + 2], 16) + 0.6 * 255):02X}" for at in (1, 3, 5))

@@ -1,4 +1,4 @@
-"""Strips of items: a walk along a dimension as a picture or a page, one walk under the other."""
+"""Strips of items: walks along dimensions, one per row, as a picture or a web page."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ PAGES, PICTURES = (".html", ".htm"), (".png", ".svg", ".pdf")
 START = PALETTE[0]
 PALE, PALE_START = "#F4F4F2", "#E5F1F8"
 
-# inches, from the top of a strip downwards
+# in inches from the top of a strip
 PITCH, SIDE = 1.46, 1.26
 TITLE, TOP, AXIS, VALUE, CAPTION, HEIGHT, HEIGHT_OF_CARDS = 0.2, 0.46, 1.93, 2.13, 2.27, 2.95, 2.55
-MARGIN, LETTER = 0.25, 0.095  # at the edges of the figure; of the names of the ends
-MOST_LETTERS = 12  # in a line of such a name
+MARGIN, LETTER = 0.25, 0.095  # edge of the figure; width of a letter in the names of the ends
+MOST_LETTERS = 12  # per line of these names
 
 
 class Cell(NamedTuple):
     """One item of a strip."""
 
     caption: str
-    """Its title, in full; it is wrapped and shortened to fit."""
+    """The full title; it is wrapped and shortened to fit."""
     value: str
-    """Its coordinate, as it is to be read."""
+    """Its coordinate, formatted."""
     picture: str | None = None
-    """SVG from `macrid.data.shop.pictures`; it is put into pages as it is, so it must not come from anywhere else."""
+    """SVG from `macrid.data.shop.pictures` only, because it is inserted into pages unescaped."""
     is_start: bool = False
 
 
@@ -49,37 +49,35 @@ class Strip(NamedTuple):
     title: str
     cells: Sequence[Cell]
     low: str = ""
-    """What the end on the left is called."""
+    """Name of the left end."""
     high: str = ""
 
 
 def draw_strip(strips: Sequence[Strip], path: str | PathLike[str]) -> None:
-    """Write strips, one under the other, whole or not at all: .html (or .htm), .png, .svg or .pdf.
+    """Write strips, one per row, to .html (or .htm), .png, .svg or .pdf.
 
-    A page holds everything it shows, needs no network, and follows the reader's light or dark setting.
+    A page is self-contained and follows the reader's light or dark setting.
     """
     kind = Path(path).suffix.lower()
     if kind not in PAGES + PICTURES:
         known = ", ".join((PAGES[0], *PICTURES))
-        raise MacridError(
-            f"{path}: no strip is drawn as '{kind or 'a file without a suffix'}'; end the name in {known}"
-        )
+        raise MacridError(f"{path}: cannot draw a strip as {kind or 'a file without a suffix'}; use one of {known}")
     if not strips:
-        raise MacridError(f"{path}: there is no strip to draw")
+        raise MacridError(f"{path}: no strips to draw")
     content = strip_page(strips).encode() if kind in PAGES else _saved(strip_figure(strips), kind[1:])
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another place") from error
+        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error
 
 
 def strip_figure(strips: Sequence[Strip]) -> Figure:
-    """A row for each strip; the start in colour, the names of the ends at both sides."""
-    most = max(1, *(len(strip.cells) for strip in strips))
+    """A row per strip, with the start in colour and the names of the ends on either side."""
+    longest = max(1, *(len(strip.cells) for strip in strips))
     names = [line for strip in strips for name in (strip.low, strip.high) for line in _wrapped(name, MOST_LETTERS, 4)]
     left = MARGIN + LETTER * max((len(name) for name in names), default=0)
     heights = [HEIGHT if any(cell.picture for cell in strip.cells) else HEIGHT_OF_CARDS for strip in strips]
-    width, height = 2 * left + PITCH * most, sum(heights) + MARGIN
+    width, height = 2 * left + PITCH * longest, sum(heights) + MARGIN
     figure = new_figure(width, height)
     panel = figure.add_axes((0, 0, 1, 1))  # in inches, y downwards
     panel.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
@@ -137,14 +135,14 @@ def _wrapped(text: str, width: int, lines: int) -> list[str]:
 
 def _saved(figure: Figure, kind: str) -> bytes:
     drawn = io.BytesIO()
-    with warnings.catch_warnings():  # titles in scripts that the font does not have are drawn as boxes
+    with warnings.catch_warnings():  # characters missing from the font are drawn as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(drawn, format=kind)
     return drawn.getvalue()
 
 
 def strip_page(strips: Sequence[Strip]) -> str:
-    """One HTML page. Titles are text whatever they hold, and the page may neither run nor fetch anything."""
+    """One HTML page. Titles are escaped, and the page can neither run nor fetch anything."""
     title = _text("; ".join(strip.title for strip in strips))
     return PAGE.format(title=title, style=STYLE, strips="\n".join(map(_section, strips)))
 
@@ -163,13 +161,13 @@ def _item(cell: Cell) -> str:
     shown = (
         f'<div class="card">{caption}</div>' if cell.picture is None else f'<div class="picture">{cell.picture}</div>'
     )
-    told = "" if cell.picture is None else f'<span class="caption" title="{caption}">{caption}</span>'
+    label = "" if cell.picture is None else f'<span class="caption" title="{caption}">{caption}</span>'
     start, mark = (' class="start" aria-current="true"', " <em>start</em>") if cell.is_start else ("", "")
-    return f'\n<li{start}>{shown}<span class="value">{_text(cell.value)}{mark}</span>{told}</li>'
+    return f'\n<li{start}>{shown}<span class="value">{_text(cell.value)}{mark}</span>{label}</li>'
 
 
 def _text(text: str) -> str:
-    """As HTML shows it letter by letter; halves of characters become question marks."""
+    """Escaped for HTML; lone surrogates become question marks."""
     return escape(text.encode("utf-8", "replace").decode())
 
 

@@ -1,4 +1,4 @@
-"""The shop's pictures for matplotlib, which cannot read SVG: the shapes, paints and path commands that they use."""
+"""The shop's pictures in matplotlib, which cannot read SVG: the shapes, paints and path commands that they use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Affine2D
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-FINENESS = 32  # pixels along each side of a gradient, which is smooth in between
-POINTS = 72  # an inch
+GRADIENT_PIXELS = 32  # per side, interpolated
+POINTS = 72  # per inch
 
 
 class _Tiles(NamedTuple):
-    """Where a pattern is repeated, and what it shows through."""
+    """Where a pattern is repeated, and the outline that clips it."""
 
     offsets: np.ndarray
     """(tiles, 2)"""
@@ -30,9 +30,9 @@ class _Tiles(NamedTuple):
 
 
 def draw_picture(panel: Axes, picture: str, x: float, y: float, side: float, zorder: float = 2.0) -> None:
-    """Draw an SVG of 100 × 100 units with its corner at (x, y), `side` wide, on a panel in inches with y downwards.
+    """Draw an SVG of 100 × 100 units at (x, y), `side` wide, on a panel in inches with y downwards.
 
-    picture: one of `macrid.data.shop.pictures`. zorder: of its lowest shape; all stay below zorder + 1.
+    picture: from `macrid.data.shop.pictures`. zorder: of its lowest shape; all stay below zorder + 1.
     """
     from matplotlib.transforms import Affine2D
 
@@ -49,11 +49,11 @@ class _Painter:
     def group(self, group: ElementTree.Element, place: Affine2D, opacity: float, tiles: _Tiles | None = None) -> None:
         for node in group:
             kind = node.tag.removeprefix(NAMESPACE)
-            own, faint = _placed(node.get("transform", ""), place), opacity * float(node.get("opacity", 1))
+            inner, faint = _placed(node.get("transform", ""), place), opacity * float(node.get("opacity", 1))
             if kind == "g":
-                self.group(node, own, faint, tiles)
+                self.group(node, inner, faint, tiles)
             elif kind not in ("defs", "title"):
-                self.shape(node, _outline(kind, node), own, faint, tiles)
+                self.shape(node, _outline(kind, node), inner, faint, tiles)
 
     def shape(
         self, node: ElementTree.Element, path: Path, place: Affine2D, opacity: float, tiles: _Tiles | None
@@ -71,7 +71,7 @@ class _Painter:
         elif paint is not None:
             self.gradient(paint, path, place, opacity)
         if stroke != "none":
-            paint = self.paints.get(stroke)  # of a gradient its first colour: lines are thin
+            paint = self.paints.get(stroke)  # only a gradient's first colour, since lines are thin
             width = float(node.get("stroke-width", 1))
             dashes = tuple(float(part) / width for part in node.get("stroke-dasharray", "").split())
             look: dict[str, Any] = {
@@ -97,7 +97,7 @@ class _Painter:
     def gradient(self, paint: ElementTree.Element, path: Path, place: Affine2D, opacity: float) -> None:
         from matplotlib.colors import to_rgba
 
-        middles = (np.arange(FINENESS) + 0.5) / FINENESS
+        middles = (np.arange(GRADIENT_PIXELS) + 0.5) / GRADIENT_PIXELS
         x, y = middles[None, :], middles[:, None]
         if paint.tag == NAMESPACE + "radialGradient":
             part = np.hypot(x - 0.5, y - 0.5) / 0.5
@@ -111,13 +111,13 @@ class _Painter:
         shades = np.stack([np.interp(part, offsets, channel) for channel in colours.T], axis=-1)  # (y, x, 4)
         (left, top), (right, bottom) = path.get_extents().get_points()
         image = self.panel.imshow(shades, interpolation="bilinear", extent=(left, right, bottom, top), aspect="auto")
-        whole = place + self.panel.transData
-        image.set(transform=whole, zorder=next(self.levels))
-        image.set_clip_path(path, whole)
+        transform = place + self.panel.transData
+        image.set(transform=transform, zorder=next(self.levels))
+        image.set_clip_path(path, transform)
 
 
 def _placed(text: str, place: Affine2D) -> Affine2D:
-    """translate, scale and rotate about a point, the last one written first; then what holds for the whole group."""
+    """Apply translate, scale and rotate, last first, then the transformation of the group."""
     from matplotlib.transforms import Affine2D
 
     result = Affine2D()
@@ -153,7 +153,7 @@ def _outline(kind: str, node: ElementTree.Element) -> Path:
 
 
 def _path(text: str) -> Path:
-    """The commands M, L, H, V, Q, C, A and Z, all absolute."""
+    """A path of the absolute commands M, L, H, V, Q, C, A and Z."""
     from matplotlib.path import Path
 
     kinds = {"M": Path.MOVETO, "L": Path.LINETO, "Q": Path.CURVE3, "C": Path.CURVE4}
@@ -179,7 +179,7 @@ def _path(text: str) -> Path:
 
 
 def _arc(start: tuple[float, float], numbers: list[float]) -> np.ndarray:
-    """Points along the smaller arc of a circle, turning as the sweep flag says: (points, 2)."""
+    """(points, 2) along the smaller arc of a circle, in the direction of the sweep flag."""
     radius, sweep, end = numbers[0], numbers[4], np.array(numbers[5:])
     half = (end - start) / 2
     squared = float(half @ half)

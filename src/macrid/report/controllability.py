@@ -1,19 +1,17 @@
-"""Whether a knob does what its name says, and nothing else: measured on users the model was not trained on.
+"""Whether a knob does what its name says, and nothing else, for held-out users.
 
-A knob moves the component of one concept along a direction, over the range seen in real users, and the best items of
-that concept are listed at every position. A knob of several concepts moves all of them at once, and the best of all
-items are listed. What is known about the items of a list, as ranks with mean 0 and variance 1 among those that could
-be listed, is averaged over the list.
+A knob moves a user's component in one concept along a direction, over the range of real users, and lists the concept's
+best items at every position. A knob of several concepts moves all of them together and lists the best of all items. An
+attribute of a list is the mean over its items, in ranks with mean 0 and variance 1 over all items that could be listed.
 
-monotonicity  rank correlation of the knob's position with its own attribute of the list, a mean over users
-leakage       how far other attributes move from one end to the other, as a share of how far its own one does; sizes of
-              moves, whatever their direction, so nothing cancels. Attributes that go with its own one over the items
-              (rank correlation above 0.3) are not others
-drift         the rank correlation of the position with other attributes, averaged over users before its size is taken
-moves         how far its own attribute moves from end to end, in standard deviations over the items
-retention     the share of NDCG@100 that is kept at a moderate move, a quarter of the range up or down
-overlap       the share of the ten best of all items that stay at such a move
-smoothness    the share of a list that stays from one position to the next
+monotonicity  rank correlation of the knob's position with its attribute, averaged over users
+leakage       how far other attributes move from end to end, relative to the knob's attribute; absolute values, so that
+              nothing cancels, and without attributes correlated with the knob's (rank correlation above 0.3)
+drift         rank correlation of the position with other attributes, averaged over users, then in absolute value
+moves         how far the knob's attribute moves from end to end, in standard deviations over the items
+retention     share of NDCG@100 kept by a moderate move, a quarter of the range up or down
+overlap       share of the ten best of all items kept by such a move
+smoothness    share of a list kept from one position to the next
 """
 
 from __future__ import annotations
@@ -48,15 +46,15 @@ LIST = 10
 POSITIONS = 9
 MOST_USERS = 200
 FEWEST_USERS = 10
-CONFIDENT = 3.0  # items of a history that lie in a concept, for its component to say something
-SAME = 0.3  # rank correlation from which on two attributes are not told apart
-RANDOM = 10  # directions in every concept
-LEAST_MOVE = 1e-3  # standard deviations: of an attribute that moves less nothing can be a share
+CONFIDENT = 3.0  # items of a history in a concept, for its component to be meaningful
+SAME = 0.3  # rank correlation above which two attributes count as the same
+RANDOM = 10  # directions per concept
+LEAST_MOVE = 1e-3  # standard deviations; below that, relative leakage is meaningless
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A direction in one concept, or one in each of several, and what it is said to move."""
+    """A direction in one concept, or one in each of several, and the attribute it should move."""
 
     directions: tuple[Direction, ...]
     column: Column
@@ -67,13 +65,13 @@ class Knob:
 
     @property
     def concept(self) -> int | None:
-        """None if it moves several."""
+        """None if it moves several concepts."""
         return self.directions[0].concept if len(self.directions) == 1 else None
 
 
 @dataclass(frozen=True)
 class Control:
-    """What one knob does, means over users."""
+    """What one knob does, averaged over users."""
 
     name: str
     concept: int | None
@@ -82,11 +80,11 @@ class Control:
     users: int
     monotonicity: float
     leakage: float | None
-    """None where the attribute does not move, or there is no other."""
+    """None if the attribute does not move, or there is no other."""
     drift: float | None
     moves: float
     retention: float | None
-    """None where users have nothing to predict."""
+    """None if users have nothing to predict."""
     overlap: float
     smoothness: float
 
@@ -96,18 +94,18 @@ class Control:
 
 @dataclass(frozen=True)
 class Controllability:
-    """All knobs of a model, and what directions without a name do."""
+    """All knobs of a model, compared with random directions."""
 
     knobs: tuple[Control, ...]
     random: float | None
-    """The size of the monotonicity of random directions with the attributes of the knobs, a mean over both."""
+    """Mean absolute monotonicity of random directions with the knobs' attributes."""
     beside: tuple[Control, ...] = ()
-    """The same attributes in the same concepts, moved in another model."""
+    """The same attributes in the same concepts, moved in a second model."""
 
     def mean(self, name: str, of: Sequence[Control] | None = None) -> float | None:
-        """Over the knobs that have it."""
-        found = [getattr(knob, name) for knob in (self.knobs if of is None else of)]
-        known = [value for value in found if value is not None]
+        """Mean over the knobs that have a value."""
+        values = [getattr(knob, name) for knob in (self.knobs if of is None else of)]
+        known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else None
 
     def as_json(self) -> dict[str, Any]:
@@ -131,17 +129,17 @@ class _Decoded:
     temperature: float
     is_unit: bool
 
-    def best(self, components: np.ndarray, n: int, seen: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
-        """The n best unseen items of those at positions `own`, or of all: (users, n) positions among them.
+    def best(self, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray | None = None) -> np.ndarray:
+        """(users, n) the n best unseen items among `items`, or among all, as positions in them.
 
         seen: users × these items.
         """
-        chosen = slice(None) if own is None else torch.from_numpy(own)
+        chosen = slice(None) if items is None else torch.from_numpy(items)
         z = torch.from_numpy(np.ascontiguousarray(components)).to(self.items)
-        found, _ = top(
+        ranking, _ = top(
             z, self.items[chosen], self.offsets[chosen], self.temperature, n, hidden=pairs(seen, self.items.device)
         )
-        return found.cpu().numpy()
+        return ranking.cpu().numpy()
 
 
 def measure(
@@ -154,16 +152,16 @@ def measure(
     seed: int = 0,
     on_knob: Callable[[int, int], None] | None = None,
 ) -> Controllability:
-    """Turn every knob for held-out users who have its concept.
+    """Turn every knob for held-out users interested in its concept.
 
-    knobs: those of `named_knobs` unless given. columns: what may leak; all attributes of the items unless given.
-    beside: a MultVAE or MultDAE over the same items, in which the directions of the same attributes are moved
-    (concept activation vectors). on_knob: called with (knobs done, knobs in all).
+    knobs: by default `named_knobs`. columns: attributes that may leak, by default all.
+    beside: a MultVAE or MultDAE over the same items, in which the same attributes are moved for comparison (by concept
+    activation vectors). on_knob: called with (knobs done, total).
     """
     space = space_of(model)
     knobs = named_knobs(model) if knobs is None else list(knobs)
     if not knobs:
-        raise RequestError("no dimension goes with an attribute; find some first: `macrid axes RUN --by attributes`")
+        raise RequestError("no dimension has an attribute; run `macrid axes RUN --by attributes` first")
     columns = [column for column in columns_of(model) if column.is_usable()] if columns is None else columns
     random = np.random.default_rng(seed)
     decoded = _Decoded(
@@ -172,27 +170,27 @@ def measure(
     )  # fmt: skip
     other = None if beside is None else _decoded(beside, model, heldout)
     groups = _Groups(space, heldout, random)
-    found, found_beside = [], []
+    controls, controls_beside = [], []
     for done, knob in enumerate(knobs, start=1):
-        own, users = groups.of(knob.concept)
-        if len(users) >= FEWEST_USERS and len(own) >= 2 * LIST:
+        items, users = groups.of(knob.concept)
+        if len(users) >= FEWEST_USERS and len(items) >= 2 * LIST:
             moved = [(direction.concept, direction) for direction in knob.directions]
-            found.append(_turn(decoded, moved, knob, own, users, columns, heldout))
+            controls.append(_turn(decoded, moved, knob, items, users, columns, heldout))
             if other is not None:
-                direction = _activation(other, space, own, knob.column, users)
-                found_beside.append(_turn(other, [(0, direction)], knob, own, users, columns, heldout))
+                direction = _activation(other, space, items, knob.column, users)
+                controls_beside.append(_turn(other, [(0, direction)], knob, items, users, columns, heldout))
         if on_knob is not None:
             on_knob(done, len(knobs))
-    if not found:
+    if not controls:
         raise RequestError(
             f"no concept has {FEWEST_USERS} held-out users with {CONFIDENT:g} items in it; hold out more users"
         )
     by_chance = _random(space, decoded, groups, knobs, heldout, random)
-    return Controllability(tuple(found), by_chance, tuple(found_beside))
+    return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
 class _Groups:
-    """The items that a knob of a concept lists, and the users that it is turned for."""
+    """The items that a concept's knobs list, and the users they are turned for."""
 
     def __init__(self, space: Space, heldout: HeldOut, random: np.random.Generator) -> None:
         self.space = space
@@ -211,7 +209,7 @@ class _Groups:
 
 
 def named_knobs(model: Recommender) -> list[Knob]:
-    """Of every attribute that several concepts have a dimension for, and of every dimension with an attribute."""
+    """A knob per attribute with dimensions in several concepts, and one per dimension with an attribute."""
     space = space_of(model)
     columns = {column.name: column for column in columns_of(model, words=True)}
     chosen: dict[tuple[int, int], tuple[str, bool]] = {}
@@ -229,10 +227,12 @@ def named_knobs(model: Recommender) -> list[Knob]:
         if name not in columns:
             continue
         direction = along(space, k, dimension)
-        direction = direction if upwards else _turned_round(direction)
+        direction = direction if upwards else _reversed(direction)
         single.append(Knob((direction,), columns[name]))
         several.setdefault(name, {}).setdefault(k, direction)
-    joint = [Knob(tuple(each.values()), columns[name]) for name, each in several.items() if len(each) > 1]
+    joint = [
+        Knob(tuple(by_concept.values()), columns[name]) for name, by_concept in several.items() if len(by_concept) > 1
+    ]
     return joint + single
 
 
@@ -240,17 +240,17 @@ def _turn(
     decoded: _Decoded,
     moved: Sequence[tuple[int, Direction]],
     knob: Knob,
-    own: np.ndarray,
+    items: np.ndarray,
     users: np.ndarray,
     columns: Sequence[Column],
     heldout: HeldOut,
 ) -> Control:
-    """Turn a knob for some users: the components at these places, along these directions."""
-    lists = _sweep(decoded, moved, users, own, heldout.history[users])  # (users, positions, n)
-    told = _average(scores_of(knob.column.values[own]), lists)  # (users, positions)
-    moves = told[:, -1] - told[:, 0]
-    others = [_average(scores_of(c.values[own]), lists) for c in _others(knob.column, columns, own)]
-    others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known of the lists of some user
+    """Turn a knob for some users: move the components at these places along these directions."""
+    lists = _sweep(decoded, moved, users, items, heldout.history[users])  # (users, positions, n)
+    values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
+    moves = values[:, -1] - values[:, 0]
+    others = [_average(scores_of(c.values[items]), lists) for c in _others(knob.column, columns, items)]
+    others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known for some user's lists
     shift = [_mean(np.abs(each[:, -1] - each[:, 0])) for each in others]
     drift = [abs(_mean(_correlation(each))) for each in others]
     far = _mean(np.abs(moves))
@@ -260,7 +260,7 @@ def _turn(
         concept=knob.concept,
         dimension=moved[0][1].dimension if len(moved) == 1 else None,
         users=len(users),
-        monotonicity=_mean(_correlation(told)),
+        monotonicity=_mean(_correlation(values)),
         leakage=float(np.mean(shift)) / far if others and far >= LEAST_MOVE else None,
         drift=float(np.mean(drift)) if others else None,
         moves=_mean(moves),
@@ -271,28 +271,32 @@ def _turn(
 
 
 def _sweep(
-    decoded: _Decoded, moved: Sequence[tuple[int, Direction]], users: np.ndarray, own: np.ndarray, history: sp.csr_array
+    decoded: _Decoded,
+    moved: Sequence[tuple[int, Direction]],
+    users: np.ndarray,
+    items: np.ndarray,
+    history: sp.csr_array,
 ) -> np.ndarray:
-    """The best of these items at every position of a knob: (users, positions, n) positions in `own`."""
-    seen, lists = sp.csr_array(history[:, own]), []
+    """(users, positions, n) the best of these items at every position of a knob, as positions in `items`."""
+    seen, lists = sp.csr_array(history[:, items]), []
     for part in np.linspace(0, 1, POSITIONS):
         components = decoded.components[users].copy()
         for place, direction in moved:
             low, high = _ends(direction)
             value = low + part * (high - low)
             components[:, place] = placed(components[:, place], direction.vector, value, decoded.is_unit)
-        lists.append(decoded.best(components, LIST, seen, own))
+        lists.append(decoded.best(components, LIST, seen, items))
     return np.stack(lists, axis=1)
 
 
 def _kept(
     decoded: _Decoded, moved: Sequence[tuple[int, Direction]], users: np.ndarray, heldout: HeldOut
 ) -> tuple[float | None, float]:
-    """Share of NDCG@100 and of the ten best of all items that a moderate move leaves, up and down averaged."""
+    """Shares of NDCG@100 and of the ten best of all items kept by a moderate move, averaged over up and down."""
     history, target = heldout.history[users], heldout.target[users]
-    depth = min(100, history.shape[1])  # what was seen comes last, and is no target
-    some = np.flatnonzero(np.diff(target.indptr) > 0)
-    counts = torch.from_numpy(np.diff(target.indptr)[some].astype(np.int64))
+    depth = min(100, history.shape[1])  # seen items come last and are never targets
+    with_target = np.flatnonzero(np.diff(target.indptr) > 0)
+    counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
     before = decoded.components[users]
     lists = [decoded.best(before, depth, history)]
     for sign in (-1, 1):
@@ -305,14 +309,17 @@ def _kept(
         lists.append(decoded.best(components, depth, history))
     n = min(LIST, depth)
     overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
-    if not len(some):
+    if not len(with_target):
         return None, overlap
-    scores = [float(ndcg(hits_of(torch.from_numpy(each[some]), target[some]), counts, 100).mean()) for each in lists]
+    scores = [
+        float(ndcg(hits_of(torch.from_numpy(each[with_target]), target[with_target]), counts, 100).mean())
+        for each in lists
+    ]
     return (float(np.mean(scores[1:])) / scores[0] if scores[0] > 0 else None), overlap
 
 
 def _shared(one: np.ndarray, other: np.ndarray) -> float:
-    """The share of each list (…, n) that is in another (…, n), a mean over all."""
+    """Mean share of each list (…, n) that is in another (…, n)."""
     return float((one[..., :, None] == other[..., None, :]).any(axis=-1).mean())
 
 
@@ -324,28 +331,28 @@ def _random(
     heldout: HeldOut,
     random: np.random.Generator,
 ) -> float | None:
-    """Monotonicity of random directions with the attributes that a concept has knobs for."""
-    found = []
+    """Mean absolute monotonicity of random directions with the attributes of each concept's knobs."""
+    correlations = []
     for k in range(space.concepts):
-        own, users = groups.of(k)
-        attributes = {knob.name: scores_of(knob.column.values[own]) for knob in knobs if knob.concept == k}
-        if not attributes or len(users) < FEWEST_USERS or len(own) < 2 * LIST:
+        items, users = groups.of(k)
+        attributes = {knob.name: scores_of(knob.column.values[items]) for knob in knobs if knob.concept == k}
+        if not attributes or len(users) < FEWEST_USERS or len(items) < 2 * LIST:
             continue
         for _ in range(RANDOM):
             vector = random.standard_normal(space.dim).astype(np.float32)
             direction = _seen(decoded, k, users, vector / np.linalg.norm(vector), k)
-            lists = _sweep(decoded, [(k, direction)], users, own, heldout.history[users])
-            found += [abs(_mean(_correlation(_average(each, lists)))) for each in attributes.values()]
-    return float(np.mean(found)) if found else None
+            lists = _sweep(decoded, [(k, direction)], users, items, heldout.history[users])
+            correlations += [abs(_mean(_correlation(_average(each, lists)))) for each in attributes.values()]
+    return float(np.mean(correlations)) if correlations else None
 
 
-def _activation(decoded: _Decoded, space: Space, own: np.ndarray, column: Column, users: np.ndarray) -> Direction:
-    """Where an attribute of these items grows in another model."""
-    vectors = decoded.items[torch.from_numpy(own)].cpu().numpy().astype(np.float64)
+def _activation(decoded: _Decoded, space: Space, items: np.ndarray, column: Column, users: np.ndarray) -> Direction:
+    """The direction in which an attribute of these items grows in another model."""
+    vectors = decoded.items[torch.from_numpy(items)].cpu().numpy().astype(np.float64)
     scale = np.linalg.norm(vectors, axis=1).mean()
-    weights = weights_of(space.model.popularity[own])
-    found = direction_of(vectors / max(float(scale), 1e-12), weights, column.values[own])
-    return _seen(decoded, 0, users, found.astype(np.float32), 0)
+    weights = weights_of(space.model.popularity[items])
+    vector = direction_of(vectors / max(float(scale), 1e-12), weights, column.values[items])
+    return _seen(decoded, 0, users, vector.astype(np.float32), 0)
 
 
 def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, concept: int) -> Direction:
@@ -357,10 +364,10 @@ def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, 
 def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Decoded:
     if not isinstance(beside, MultVAE) or len(beside.network.decoder):
         raise RequestError(
-            f"{type(beside).__name__} cannot be moved beside; give a multvae or multdae without hidden layers"
+            f"cannot compare with {type(beside).__name__}; use a multvae or multdae without hidden layers"
         )
     if beside.items != model.items:
-        raise RequestError("the model beside has other items; train both on the same data")
+        raise RequestError("the two models have different items; train both on the same data")
     with torch.no_grad():
         network = beside.network
         return _Decoded(
@@ -369,38 +376,38 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Deco
         )  # fmt: skip
 
 
-def _others(column: Column, columns: Sequence[Column], own: np.ndarray) -> list[Column]:
-    """Attributes that are not the same thing in other words, over a concept's items."""
-    mine = scores_of(column.values[own])
-    found = []
+def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[Column]:
+    """The columns that are not nearly the same as this one over a concept's items."""
+    scores = scores_of(column.values[items])
+    others = []
     for other in columns:
-        if other.name == column.name or not other.is_usable(own):
+        if other.name == column.name or not other.is_usable(items):
             continue
-        theirs = scores_of(other.values[own])
-        both = np.isfinite(mine) & np.isfinite(theirs)
-        if abs(spearman(mine[both], theirs[both])) <= SAME:
-            found.append(other)
-    return found
+        other_scores = scores_of(other.values[items])
+        both = np.isfinite(scores) & np.isfinite(other_scores)
+        if abs(spearman(scores[both], other_scores[both])) <= SAME:
+            others.append(other)
+    return others
 
 
 def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:
-    """Of what is known of the items of each list: (users, positions); NaN where nothing is."""
+    """(users, positions) mean over the known scores of each list; NaN if none is known."""
     values = scores[lists]
     known = np.isfinite(values)
     return np.where(known, values, 0).sum(axis=2) / np.where(known.any(axis=2), known.sum(axis=2), np.nan)
 
 
 def _mean(values: np.ndarray) -> float:
-    """Over the users of whose lists something is known; 0 if there is none."""
+    """Mean over users with a value; 0 if there are none."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else 0.0
 
 
-def _correlation(told: np.ndarray) -> np.ndarray:
-    """Of each row (users, positions) with its positions, by ranks: (users,); 0 where nothing moves, NaN if unknown."""
-    ranks = rankdata(told, axis=1, nan_policy="propagate")
+def _correlation(values: np.ndarray) -> np.ndarray:
+    """(users,) rank correlation of each row (users, positions) with its positions; 0 if constant, NaN if unknown."""
+    ranks = rankdata(values, axis=1, nan_policy="propagate")
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
-    steps = np.arange(told.shape[1]) - (told.shape[1] - 1) / 2
+    steps = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
     length = np.sqrt((ranks**2).sum(axis=1) * (steps**2).sum())
     return np.where(np.isnan(length), np.nan, ranks @ steps / np.maximum(length, 1e-12))
 
@@ -409,14 +416,13 @@ def _ends(direction: Direction) -> tuple[float, float]:
     return (-0.4, 0.4) if direction.low is None or direction.high is None else (direction.low, direction.high)
 
 
-def _turned_round(direction: Direction) -> Direction:
-    """The same line, the other way."""
+def _reversed(direction: Direction) -> Direction:
     low, high = (None if end is None else -end for end in (direction.high, direction.low))
     return Direction(direction.concept, direction.dimension, -direction.vector, low, high, direction.name)
 
 
 def _has_more(history: sp.csr_array) -> np.ndarray:
-    """Whether users × items leaves enough for a list: (users,)."""
+    """(users,) whether enough unseen items are left for a list."""
     return history.shape[1] - np.diff(sp.csr_array(history).indptr) >= LIST
 
 

@@ -1,4 +1,4 @@
-"""Everything that `macrid inspect` tells about a model, as plain values."""
+"""Everything that `macrid inspect` reports about a model, as plain values."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from macrid.report.within import dci_within
 if TYPE_CHECKING:
     from macrid.models.base import Posterior, Recommender
 
-MOST_USERS = 1000  # of whom components are compared; more make it slower and hardly better
-MOST_ITEMS = 1000  # whose factors are predicted: forests take their time
+MOST_USERS = 1000  # more are slower and hardly more accurate
+MOST_ITEMS = 1000  # for DCI and MIG, because forests are slow
 MOST_FACTORS = 10
-FEWEST_ITEMS = 20  # of a concept for a correlation within it
+FEWEST_ITEMS = 20  # per concept, for a correlation within it
 TYPICAL = 3
 Factors = dict[str, np.ndarray]
 
 
 def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0) -> dict[str, Any]:
-    """What a model has learned: concepts, agreement with attributes of items, how its dimensions come apart.
+    """What a model has learned: its concepts, their agreement with item attributes, how disentangled it is.
 
-    histories: of users it was not trained on; None leaves out what is measured on users. What does not apply to a
-    model is null or empty, and `notes` say why. The numbers are explained in docs/disentanglement.md.
+    histories: of held-out users; None skips what is measured on users. What does not apply to a model is null or empty,
+    and `notes` say why. docs/disentanglement.md explains the numbers.
     """
     notes: list[str] = []
     concepts, attributes = model.concepts_of_items(), read_attributes(model.table)
@@ -54,26 +54,26 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
     }
     report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
     report["axes"] = None if concepts is None else _axes(model)
-    report["dci_within"] = None if concepts is None or report["dci"] is None else _within(model, seed)
+    report["dci_within"] = None if concepts is None or report["dci"] is None else dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}
 
 
 def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, notes: list[str]) -> Posterior | None:
-    """Of some of the users."""
+    """Components of a sample of users."""
     if not model.has_components:
-        notes.append(f"{type(model).__name__} has no components: there are no dimensions to look at")
+        notes.append(f"{type(model).__name__} has no components, so no dimensions to inspect")
         return None
     if histories is None or histories.shape[0] == 0:
-        notes.append("the run keeps no held-out users: independence and KL are left out")
+        notes.append("the run has no held-out users, so independence and KL are missing")
         return None
     if histories.shape[0] > MOST_USERS:
-        notes.append(f"{MOST_USERS:,} of {histories.shape[0]:,} held-out users, drawn at random, stand for all")
+        notes.append(f"measured on a random sample of {MOST_USERS:,} of {histories.shape[0]:,} held-out users")
     return model.posterior(histories[np.sort(_draw(histories.shape[0], MOST_USERS, seed))])
 
 
 def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
-    """Size, weight and typical items of each."""
+    """Size, weight and typical items of each concept."""
     typical = space_of(model).typical_items()
     count = len(typical)
     sizes = np.bincount(concepts, minlength=count)
@@ -92,19 +92,19 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes: list[str]) -> dict[str, Any]:
-    """Independence and KL, for the whole and for each concept."""
+    """Independence and KL, overall and per concept."""
     names = ("independence", "independence_per_concept", "kl", "kl_per_concept", "per_dimension")
     if posterior is None:
         return dict.fromkeys(names)
     mean, std = (part.astype(np.float64) for part in posterior)
     users, count, dim = mean.shape
-    found = independence(mean.reshape(users, -1)), [independence(mean[:, k]) for k in range(count)]
+    independences = independence(mean.reshape(users, -1)), [independence(mean[:, k]) for k in range(count)]
     if not (std > 0).all():
-        why = f"{type(model).__name__} has no distribution over components"
+        reason = f"{type(model).__name__} has no distribution over components"
         if std.any():
-            why = "some components have a standard deviation of 0, so their KL is infinite"
-        notes.append(f"{why}: KL is left out")
-        return dict(zip(names, (*found, None, None, None), strict=True))
+            reason = "some components have a standard deviation of 0, so their KL is infinite"
+        notes.append(f"KL is missing: {reason}")
+        return dict(zip(names, (*independences, None, None, None), strict=True))
     prior = float(getattr(model.settings, "prior_std", 1.0))
     entropies = marginal_entropies(mean.reshape(users, -1), std.reshape(users, -1))
     whole = decompose_kl(mean.reshape(users, -1), std.reshape(users, -1), prior, seed=seed, entropies=entropies)
@@ -114,14 +114,14 @@ def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes:
     ]
     _note_limit(whole, notes)
     per_concept = [part.as_json() for part in parts]
-    return dict(zip(names, (*found, whole.as_json(), per_concept, whole.per_dimension), strict=True))
+    return dict(zip(names, (*independences, whole.as_json(), per_concept, whole.per_dimension), strict=True))
 
 
 def _note_limit(whole: KLDecomposition, notes: list[str]) -> None:
     if whole.users > 1 and whole.mutual_information > 0.99 * np.log(whole.users):
         notes.append(
-            f"mutual information is at its limit, ln {whole.users:,}: these users are all told apart, and how much more"
-            " is known of them counts as total correlation"
+            f"mutual information is at its limit, ln {whole.users:,}: all these users are distinguished, and further"
+            " information about them counts as total correlation"
         )
 
 
@@ -133,24 +133,24 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
     chosen = np.sort(_draw(len(model.items), MOST_ITEMS, seed))
     usable = {name: values[chosen] for name, values in factors.items() if _is_usable(values[chosen])}
     if len(usable) < 2:
-        notes.append("DCI and MIG need two attributes of the items at least")
+        notes.append("DCI and MIG need at least two item attributes")
         return nothing
     if len(chosen) < len(model.items):
-        notes.append(f"DCI and MIG: {len(chosen):,} of {len(model.items):,} items, drawn at random, stand for all")
-    most = sorted(usable, key=lambda name: -int(_known(usable[name]).sum()))[:MOST_FACTORS]
-    if len(most) < len(usable):
-        notes.append(f"DCI and MIG: the {len(most)} of {len(usable)} factors that are known of most items")
-    usable = {name: usable[name] for name in usable if name in most}
+        notes.append(f"DCI and MIG: measured on a random sample of {len(chosen):,} of {len(model.items):,} items")
+    best_known = sorted(usable, key=lambda name: -int(_known(usable[name]).sum()))[:MOST_FACTORS]
+    if len(best_known) < len(usable):
+        notes.append(f"DCI and MIG: only the {len(best_known)} of {len(usable)} factors known for most items")
+    usable = {name: usable[name] for name in usable if name in best_known}
     vectors = _item_vectors(model)[chosen]
     gaps = mig(vectors, usable, seed=seed)
-    found: dict[str, Any] = {"dci": None, "mig": {"mean": gaps.mean, "factors": gaps.gaps}}
+    result: dict[str, Any] = {"dci": None, "mig": {"mean": gaps.mean, "factors": gaps.gaps}}
     if find_spec("sklearn") is None:
         notes.append("DCI needs scikit-learn; pip install 'macrid[plot]'")
-        return found
+        return result
     scores = dci(vectors, usable, seed=seed)
     names = ("disentanglement", "completeness", "informativeness")
-    found["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
-    return found
+    result["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
+    return result
 
 
 def _dimensions(
@@ -161,9 +161,9 @@ def _dimensions(
     per_dimension: np.ndarray | None,
     notes: list[str],
 ) -> list[dict[str, Any]]:
-    """Spread over users and what each is most correlated with over the items of its concept, along the axes in use.
+    """Spread over users, and the most correlated attribute over the concept's items, along the axes in use.
 
-    KL to the prior is of the axes of the training: turned ones have no distribution of their own.
+    KL to the prior is along the original axes: turned axes have no distribution of their own.
     """
     if posterior is None:
         return [
@@ -172,7 +172,9 @@ def _dimensions(
             for entry in meaning_of(model).dimensions
         ]  # fmt: skip
     axes = _axes_of(model, posterior.mean.shape[1])
-    spread = np.stack([(posterior.mean[:, k] @ own.T).std(axis=0) for k, own in enumerate(axes)])  # (concepts, dim)
+    spread = np.stack(
+        [(posterior.mean[:, k] @ turned.T).std(axis=0) for k, turned in enumerate(axes)]
+    )  # (concepts, dim)
     kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
     measured = {
         name: values if values.dtype.kind == "f" else np.array([np.nan if v is None else float(v) for v in values])
@@ -180,24 +182,26 @@ def _dimensions(
         if values.dtype.kind == "f" or all(v is None or isinstance(v, bool) for v in values)
     }
     if len(getattr(getattr(model, "network", None), "decoder", ())):
-        notes.append("hidden layers stand between components and item vectors, whose dimensions therefore are not the"
-                     " same: attributes of dimensions are left out")  # fmt: skip
+        notes.append(
+            "attributes of dimensions are missing: with hidden layers, components and items do not share dimensions"
+        )
         measured = {}
     tests = spread.size * max(1, len(measured))
-    vectors, found = _item_vectors(model), []
+    vectors, dimensions = _item_vectors(model), []
     for k, row in enumerate(spread):
-        own = np.arange(len(vectors)) if concepts is None else np.flatnonzero(concepts == k)
-        best = _correlations(vectors[own] @ axes[k].T, {name: values[own] for name, values in measured.items()}, tests)
+        items = np.arange(len(vectors)) if concepts is None else np.flatnonzero(concepts == k)
+        of_items = {name: values[items] for name, values in measured.items()}
+        best = _correlations(vectors[items] @ axes[k].T, of_items, tests)
         for j, value in enumerate(row):
             name, correlation = best[j] if measured else (None, None)
-            found.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
+            dimensions.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
                           "kl": None if kl is None else float(kl[k, j]),
                           "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
-    return found
+    return dimensions
 
 
 def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
-    """Those in use, for every concept (dim, dim)."""
+    """The axes in use, (dim, dim) per concept."""
     if not meaning_of(model).in_use:
         dim = model.item_vectors().shape[1]
         return [np.eye(dim)] * concepts
@@ -205,31 +209,25 @@ def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
 
 
 def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
-    """What a dimension is called along the axes in use, and why."""
+    """The name of a dimension of the axes in use, and the evidence for it."""
     parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
     names = meaning_of(model).names
     if names is None:
         return dict.fromkeys(parts)
     entry = names.dimension(concept, dimension).model_dump(mode="json")
-    named = entry["attribute"]
-    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": named}
-
-
-def _within(model: Recommender, seed: int) -> dict[str, Any] | None:
-    """DCI disentanglement inside concepts, along the original axes and along those in use."""
-    from macrid.concepts.space import space_of
-
-    return dci_within(space_of(model), seed)
+    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": entry["attribute"]}
 
 
 def _axes(model: Any) -> dict[str, Any]:
-    """Which axes are in use, and how well they tell attributes, beside the original ones."""
+    """Which axes are in use, and how well they and the original ones predict attributes."""
     space, meaning = space_of(model), meaning_of(model)
     used = meaning.in_use or ("original",) * space.concepts
-    told = {kind: evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}}
+    strength = {
+        kind: evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}
+    }
 
     def listed(kinds: Sequence[str]) -> list[float | None]:
-        values = [float(told[kind][k]) for k, kind in enumerate(kinds)]
+        values = [float(strength[kind][k]) for k, kind in enumerate(kinds)]
         return [None if np.isnan(value) else value for value in values]
 
     return {
@@ -243,7 +241,7 @@ def _axes(model: Any) -> dict[str, Any]:
 def _correlations(
     vectors: np.ndarray, measured: Mapping[str, np.ndarray], tests: int
 ) -> list[tuple[str | None, float | None]]:
-    """For each dimension the factor with the largest rank correlation, if it is beyond what chance makes of so many."""
+    """Each dimension's factor with the largest rank correlation, if beyond chance for this many tests."""
     best: list[tuple[str | None, float | None]] = [(None, None)] * vectors.shape[1]
     for name, values in measured.items():
         known = np.isfinite(values)
@@ -252,29 +250,31 @@ def _correlations(
         ranks = rankdata(np.column_stack([values[known], vectors[known]]), axis=0)
         ranks -= ranks.mean(axis=0)
         lengths = np.sqrt(np.square(ranks).sum(axis=0))
-        found = (ranks[:, 1:].T @ ranks[:, 0]) / np.maximum(lengths[1:] * lengths[0], 1e-12)
+        correlations = (ranks[:, 1:].T @ ranks[:, 0]) / np.maximum(lengths[1:] * lengths[0], 1e-12)
         chance = norm.isf(0.005 / tests) / np.sqrt(known.sum() - 1)
-        for j, value in enumerate(found.tolist()):
+        for j, value in enumerate(correlations.tolist()):
             if abs(value) > max(chance, abs(best[j][1] or 0)):
                 best[j] = (name, value)
     return best
 
 
 def _warnings(report: dict[str, Any]) -> list[str]:
-    found, count, used = [], len(report["concepts"]), report["effective_concepts"]
+    warnings, count, used = [], len(report["concepts"]), report["effective_concepts"]
     if count and is_collapsed(used, count):
-        found.append(f"collapse: items divide as over {used:.1f} concepts of {count}; train with fewer concepts")
+        warnings.append(
+            f"collapse: only {used:.1f} of {count} concepts are in effective use; train with fewer concepts"
+        )
     empty = [str(entry["concept"]) for entry in report["concepts"] if entry["items"] == 0]
     if empty:
-        found.append(f"no item belongs to concept {', '.join(empty)}")
+        warnings.append(f"no item belongs to concept {', '.join(empty)}")
     kl = report["kl"]
     if kl is not None and kl["users"] > 1 and kl["mutual_information"] < 0.05 * np.log(kl["users"]):
-        found.append("the components hardly tell one user from another; train longer, or with a smaller beta")
-    return found
+        warnings.append("the components hardly distinguish users; train longer, or with a smaller beta")
+    return warnings
 
 
 def _item_vectors(model: Recommender) -> np.ndarray:
-    """(items, dim), of length 1 where only directions matter to the model."""
+    """(items, dim), of length 1 if only directions matter to the model."""
     vectors = model.item_vectors().cpu().numpy().astype(np.float64)
     if getattr(model.settings, "similarity", None) != "cosine":
         return vectors
@@ -282,7 +282,7 @@ def _item_vectors(model: Recommender) -> np.ndarray:
 
 
 def _known(values: np.ndarray) -> np.ndarray:
-    return np.isfinite(values) if values.dtype.kind == "f" else values != None  # noqa: E711  (for each of them)
+    return np.isfinite(values) if values.dtype.kind == "f" else values != None  # noqa: E711  (elementwise)
 
 
 def _is_usable(values: np.ndarray) -> bool:

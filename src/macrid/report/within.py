@@ -1,7 +1,7 @@
-"""DCI within concepts: along the original axes, and along those in use.
+"""DCI within concepts, along the original axes and along those in use.
 
-A concept's items are told apart by the attributes that its vectors tell at all; each is a factor. Axes that attributes
-were used for are judged on items that they were not fitted to: found on one half, judged on the other, both ways.
+The factors are the attributes that a concept's vectors predict. Axes fitted to attributes are cross-validated: fitted
+on one half of the items and scored on the other, both ways.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ import numpy as np
 from macrid.concepts.axes import of_concept
 from macrid.concepts.space import Space
 from macrid.data.attributes import POPULARITY, Column, columns_of
-from macrid.evaluation.factors import LEAST, dci
+from macrid.evaluation.factors import FEWEST_KNOWN, dci
 
-MOST_ITEMS = 400  # of a concept: forests take their time
-MOST_FACTORS = 4  # of a concept, the best told
+MOST_FOREST_ITEMS = 400  # per concept, because forests are slow
+MOST_FACTORS = 4  # per concept
 
 
 def dci_within(space: Space, seed: int = 0) -> dict[str, Any] | None:
-    """Disentanglement, a mean over concepts by their items; None where no concept has two attributes to tell."""
+    """Mean disentanglement over concepts, weighted by items; None if no concept predicts two attributes."""
     columns = columns_of(space.model)
-    found: dict[str, list[float]] = {"original": [], "in_use": []}
+    by_concept: dict[str, list[float]] = {"original": [], "in_use": []}
     weights: list[int] = []
     for k in range(space.concepts):
-        own = space.own(k)
+        items = space.own(k)
         _, fits = of_concept(space, k, "attributes", columns, seed)
-        told = [fit.attribute for fit in fits if fit.attribute != POPULARITY][:MOST_FACTORS]
-        factors = [column for column in columns if column.name in told]
-        if len(own) > MOST_ITEMS:
-            own = np.sort(np.random.default_rng([seed, k]).choice(own, MOST_ITEMS, replace=False))
-        halves = np.random.default_rng([seed, k, 1]).permutation(len(own)) % 2
-        parts = [own[halves == half] for half in (0, 1)]
-        factors = [column for column in factors if all(column.is_usable(part, LEAST) for part in parts)]
+        predicted = [fit.attribute for fit in fits if fit.attribute != POPULARITY][:MOST_FACTORS]
+        factors = [column for column in columns if column.name in predicted]
+        if len(items) > MOST_FOREST_ITEMS:
+            items = np.sort(np.random.default_rng([seed, k]).choice(items, MOST_FOREST_ITEMS, replace=False))
+        halves = np.random.default_rng([seed, k, 1]).permutation(len(items)) % 2
+        parts = [items[halves == half] for half in (0, 1)]
+        factors = [column for column in factors if all(column.is_usable(part, FEWEST_KNOWN) for part in parts)]
         if len(factors) < 2:
             continue
         turned = space.axes_in_use(k)
@@ -45,15 +45,15 @@ def dci_within(space: Space, seed: int = 0) -> dict[str, Any] | None:
                 continue
             rotation = turned.rotation[k]
             if turned.by == "attributes":
-                others = np.setdiff1d(space.own(k), part) if len(own) == len(space.own(k)) else parts[1 - half]
+                others = np.setdiff1d(space.own(k), part) if len(items) == len(space.own(k)) else parts[1 - half]
                 rotation = of_concept(space, k, "attributes", columns, seed, others)[0]
             scores["in_use"].append(_score(space.items[part] @ rotation.T, factors, part, seed))
         for kind, values in scores.items():
-            found[kind].append(float(np.mean(values)))
-        weights.append(len(own))
+            by_concept[kind].append(float(np.mean(values)))
+        weights.append(len(items))
     if not weights:
         return None
-    means = {kind: float(np.average(values, weights=weights)) for kind, values in found.items()}
+    means = {kind: float(np.average(values, weights=weights)) for kind, values in by_concept.items()}
     return {**means, "concepts": len(weights)}
 
 

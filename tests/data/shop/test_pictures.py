@@ -98,7 +98,7 @@ def test_a_larger_item_is_drawn_larger(category: str) -> None:
 
 
 @pytest.mark.parametrize("category", CATEGORIES, ids=NAMES)
-def test_nothing_is_drawn_outside_of_the_picture(category: Category) -> None:
+def test_nothing_is_drawn_outside_the_picture(category: Category) -> None:
     for values in product((-1.0, 1.0), repeat=len(category.factors)):
         factors = dict(zip(category.factors, values, strict=True))
         for x, y in points(parse(category.name, **factors)):
@@ -123,14 +123,14 @@ def test_the_colour_of_an_item_is_in_its_picture(category: str) -> None:
 
 
 @pytest.mark.parametrize("category", [entry.name for entry in CATEGORIES if "price" in entry.factors])
-def test_a_dearer_item_has_more_detail(category: str) -> None:
+def test_a_more_expensive_item_has_more_detail(category: str) -> None:
     details = [shapes(parse(category, price=price)) for price in (-1.0, -0.5, 0.0, 0.5, 1.0)]
     assert details == sorted(details)
     assert details[-1] >= details[0] + 3
 
 
 @pytest.mark.parametrize("category", [entry.name for entry in CATEGORIES if "style" in entry.factors])
-def test_style_shows_as_one_pattern_each(category: str) -> None:
+def test_each_style_has_its_own_pattern(category: str) -> None:
     drawn = []
     for place in range(len(STYLES)):
         root = parse(category, style=-1 + (2 * place + 1) / len(STYLES))
@@ -164,7 +164,7 @@ def test_markup_in_a_title_is_escaped() -> None:
     assert root.get("aria-label") == title == root[0].text
 
 
-def test_characters_that_xml_cannot_hold_are_left_out() -> None:
+def test_characters_that_xml_does_not_allow_are_dropped() -> None:
     root = ElementTree.fromstring(picture("mugs", {}, "A\x00 mug\x08\ud800"))
     assert root[0].text == "A mug"
     assert ElementTree.fromstring(picture("mugs", {}, "\x00"))[0].text == "mugs"
@@ -177,13 +177,13 @@ def test_pictures_of_different_items_share_no_ids() -> None:
     assert ids[0].isdisjoint(ids[1])
 
 
-def test_missing_and_extreme_factors_are_drawn_within_reason() -> None:
+def test_missing_and_extreme_factors_are_drawn_sensibly() -> None:
     assert picture("bags", {"size": float("nan")}) == picture("bags", {})
     assert picture("bags", {"size": 7.0}) == picture("bags", {"size": 1.0})
 
 
 def test_an_unknown_category_is_named_with_those_that_exist() -> None:
-    with pytest.raises(RequestError, match="no picture for category 'pianos'; there are bags, phone cases"):
+    with pytest.raises(RequestError, match=r"'pianos'.* bags, phone cases"):
         picture("pianos", {})
 
 

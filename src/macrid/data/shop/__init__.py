@@ -1,4 +1,4 @@
-"""The built-in shop: generated, long-tailed and noisy, with a known truth behind it."""
+"""The built-in shop: generated, long-tailed and noisy, with known ground truth."""
 
 from macrid.data.shop.shop import Laws, Shop, generate, ndcg
 

@@ -1,4 +1,4 @@
-"""What the built-in shop sells: its categories, and what it prints about each item."""
+"""What the built-in shop sells: its categories and the label of each item."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from macrid.data.ids import Id, Ids
 from macrid.data.shop import pictures
 
-COLUMNS = ("category", "price", "size", "coolness", "boldness", "heel", "brightness")  # that pictures are drawn from
+COLUMNS = ("category", "price", "size", "coolness", "boldness", "heel", "brightness")  # used to draw pictures
 FACTORS = ("size", "colour", "price", "style", "heel", "brightness")
 
 
 @dataclass(frozen=True)
 class Category:
-    """One kind of thing: what it is called, how much of the catalogue it fills, and what its items differ in."""
+    """A category: its name, its share of the catalogue, and the factors in which its items differ."""
 
     name: str
     prefix: str
@@ -29,9 +29,9 @@ class Category:
     related: tuple[str, ...]
     title: str
     words: Mapping[str, tuple[str, ...]]
-    """Factor → words for it from −1 to 1, for titles."""
+    """Factor → words for −1 to 1, for titles."""
     units: Mapping[str, tuple[float, float]]
-    """Factor → what −1 and 1 are on the label: a price, centimetres, lumens."""
+    """Factor → the label's values for −1 and 1: a price, centimetres, lumens."""
 
 
 CATEGORIES = (
@@ -116,7 +116,7 @@ CATEGORIES = (
 
 
 def numbered(prefix: str, count: int) -> pa.Array:
-    """Such as "bag-0017"; at least four digits, as many for all."""
+    """Ids such as "bag-0017", with the same number of digits for all, at least four."""
     digits = pa.array(np.arange(1, count + 1)).cast(pa.string())
     return pc.binary_join_element_wise(prefix, pc.utf8_lpad(digits, max(len(str(count)), 4), "0"), "-")
 
@@ -124,13 +124,13 @@ def numbered(prefix: str, count: int) -> pa.Array:
 def items_table(
     category: np.ndarray, factors: dict[str, np.ndarray], random: np.random.Generator
 ) -> tuple[Ids, pa.Table]:
-    """Ids such as "bag-0017", and what a shop would print about each item; null where a category lacks a factor.
+    """Ids such as "bag-0017", and the label of each item; null where a category lacks a factor.
 
     category: (items,) ascending positions in CATEGORIES.
     """
     counts = np.bincount(category)
     ids = pa.concat_arrays([numbered(entry.prefix, count) for entry, count in zip(CATEGORIES, counts, strict=True)])
-    chance = random.uniform(-1, 1, len(category))  # a price that nobody cares about, where price is no factor
+    chance = random.uniform(-1, 1, len(category))  # a price nobody cares about, where price is not a factor
     priced = np.where(np.isnan(factors["price"]), chance, factors["price"])
     low, high = _ends("price", category)
     columns = {
@@ -149,18 +149,18 @@ def items_table(
 
 
 def _ends(name: str, category: np.ndarray) -> np.ndarray:
-    """(2, items) what −1 and 1 of a factor are on the label; NaN where a category has no unit for it."""
+    """(2, items) the label's values for −1 and 1 of a factor; NaN where a category has no unit for it."""
     return np.array([entry.units.get(name, (np.nan, np.nan)) for entry in CATEGORIES]).T[:, category]
 
 
 def _labelled(name: str, category: np.ndarray, factors: dict[str, np.ndarray], digits: int = 2) -> np.ndarray:
-    """(items,) a factor in the unit of the label; NaN where a category lacks it."""
+    """(items,) a factor in the label's unit; NaN where a category lacks it."""
     low, high = _ends(name, category)
     return np.round(low + (high - low) * (factors[name] + 1) / 2, digits)
 
 
 def _worded(name: str, factors: dict[str, np.ndarray]) -> pa.Array:
-    """(items,) the word for a factor that all categories have the same words for; null where a category lacks it."""
+    """(items,) the word for a factor whose words all categories share; null where a category lacks it."""
     words, values = _words(CATEGORIES[0], name), factors[name]
     return pa.array(words).take(pa.array(_steps(values, len(words)), mask=np.isnan(values)))
 
@@ -172,12 +172,12 @@ def _words(kind: Category, name: str) -> tuple[str, ...]:
 
 
 def _steps(values: np.ndarray, count: int) -> np.ndarray:
-    """(items,) in which of `count` equal parts of [−1, 1] a value lies, as `pictures.word` has it; 0 for NaN."""
+    """(items,) which of `count` equal parts of [−1, 1] each value lies in, as in `pictures.word`; 0 for NaN."""
     return np.clip(np.nan_to_num((values + 1) / 2 * count).astype(np.int32), 0, count - 1)
 
 
 def _titles(category: np.ndarray, factors: dict[str, np.ndarray]) -> pa.Array:
-    """(items,) each category's titles are written once for all choices of words, then looked up."""
+    """(items,) titles, written once per category and combination of words, then looked up."""
     parts, start = [], 0
     for kind, count in zip(CATEGORIES, np.bincount(category), strict=True):
         words = {name: _words(kind, name) for name in kind.factors}
@@ -198,7 +198,7 @@ def _title(kind: Category, words: dict[str, str]) -> str:
 
 
 def picture_of(items: Ids, table: pa.Table | None, item: Id) -> str | None:
-    """The picture of an item of the built-in shop, drawn from what the shop prints about it; None for other items."""
+    """The picture of an item of the built-in shop, drawn from its label; None for other items."""
     if table is None or not {"title", *COLUMNS} <= set(table.column_names):
         return None
     (position,) = items.positions([item])
@@ -206,12 +206,12 @@ def picture_of(items: Ids, table: pa.Table | None, item: Id) -> str | None:
     kind = next((entry for entry in CATEGORIES if entry.name == row["category"]), None)
     if kind is None:
         return None
-    own = {name: _factor(kind, name, row) for name in kind.factors}
-    return pictures.picture(kind.name, {name: value for name, value in own.items() if value is not None}, row["title"])
+    factors = {name: value for name in kind.factors if (value := _factor(kind, name, row)) is not None}
+    return pictures.picture(kind.name, factors, row["title"])
 
 
 def _factor(kind: Category, name: str, row: Mapping[str, Any]) -> float | None:
-    """What a label says about a factor: from −1 to 1."""
+    """A factor, from −1 to 1, read off a label."""
     value = row[{"colour": "coolness", "style": "boldness"}.get(name, name)]
     if not isinstance(value, int | float) or name in ("colour", "style"):
         return value if isinstance(value, int | float) else None

@@ -1,7 +1,7 @@
 """Histories drawn from the law of the built-in shop.
 
-A small shop is drawn by a race over all its items; in a large one items are proposed by appeal and taken with chance
-exp(match), which is the same law without looking at every item.
+In a small shop all items race; in a large one items are proposed by appeal and accepted with probability exp(match),
+which follows the same law without looking at every item.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from macrid.data.shop.shop import Shop
 
 CELLS_AT_ONCE = 1 << 21  # users × items in memory; part of the law, since each block of users has its own random stream
-RACE_CELLS = 1 << 26  # users × items up to which the race draws the whole shop
+RACE_CELLS = 1 << 26  # users × items up to which the whole shop is drawn by race
 DRAWS_AT_ONCE = 1 << 18  # proposals in memory; part of the law like CELLS_AT_ONCE
-TRY_COST = 4  # of a proposal, in items of a race: a user for whom the race is cheaper runs it
-TRIES = 64  # proposals that a draw makes, and one more for every 128 items, before it weighs the whole category
-TURNS = 6  # how often a user draws again for repeats before the race fills up what is missing
+TRY_COST = 4  # of a proposal, in items of a race; users for whom the race is cheaper use it
+TRIES = 64  # proposals per draw, plus one per 128 items, before the whole category is weighed
+TURNS = 6  # how often a user redraws repeats before the race fills in the rest
 
 
 def draw(shop: Shop, counts: np.ndarray, stream: np.random.SeedSequence) -> tuple[np.ndarray, np.ndarray]:
-    """Users and items of all interactions, a user's in the order drawn."""
+    """Users and items of all interactions, in the order drawn for each user."""
     columns = []
     if len(counts) * len(shop.category) <= RACE_CELLS:
         for block in blocks(len(counts), len(shop.category)):
@@ -49,43 +49,43 @@ def _race(
     """(sum of counts,) items, user by user in the order drawn.
 
     Exponential race: the k smallest of E / p, E standard exponential, are a Plackett-Luce draw of k items.
-    taken: rows of `users` and items that are out of the race.
+    taken: rows of `users`, and items, excluded from the race.
     """
     race = shop.probabilities(users)
     np.maximum(race, 1e-300, out=race)
     np.divide(random.standard_exponential(race.shape), race, out=race)
     if taken is not None:
         race[taken] = np.inf
-    most = int(counts.max())
-    last = np.partition(race, most - 1, axis=1)[:, most - 1 : most]
+    longest = int(counts.max())
+    last = np.partition(race, longest - 1, axis=1)[:, longest - 1 : longest]
     rows, items = np.nonzero(race <= last)
-    items = items[np.lexsort((race[rows, items], rows))]  # user by user, the winner of the race first
+    items = items[np.lexsort((race[rows, items], rows))]  # user by user, winners first
     return items[_places(rows) < counts[rows]].astype(np.int32)
 
 
 class _Proposals:
-    """Draws from p(u, ·) that do not look at every item: proposed by appeal, taken with chance exp(match)."""
+    """Draws from p(u, ·) without looking at every item: proposed by appeal, accepted with probability exp(match)."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
         self.last = np.cumsum(np.bincount(shop.category)) - 1
-        """(categories,) position of the last item of each; the items of a category lie together."""
+        """(categories,) position of the last item of each; a category's items are contiguous."""
         self.ladder = np.empty(len(shop.category))
-        """(items,) category + the appeal up to and with the item: what a uniform number is looked up in."""
+        """(items,) category + cumulative appeal, in which a uniform number is looked up."""
         slots = max(len(entry.factors) for entry in CATEGORIES)
         self.values = np.zeros((len(shop.category), slots))
-        """(items, slots) the factors of the item's own category, in its order; 0 where it has fewer."""
+        """(items, slots) the factors of the item's category, in its order; 0 where it has fewer."""
         for number, entry in enumerate(CATEGORIES):
-            own = slice(self.last[number - 1] + 1 if number else 0, self.last[number] + 1)
-            self.ladder[own] = number + np.cumsum(shop.popularity[own])
+            items = slice(self.last[number - 1] + 1 if number else 0, self.last[number] + 1)
+            self.ladder[items] = number + np.cumsum(shop.popularity[items])
             for slot, name in enumerate(entry.factors):
-                self.values[own, slot] = shop.factors[name][own]
+                self.values[items, slot] = shop.factors[name][items]
 
     def histories(self, users: np.ndarray, counts: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """(sum of counts,) items, user by user in the order drawn.
 
-        Independent draws without the repeats are a Plackett-Luce draw. The race is run by users for whom it is cheaper,
-        and goes on, with what is left, for users who met too many repeats: from there on it is the same law.
+        Independent draws without the repeats are a Plackett-Luce draw. The race serves users for whom it is cheaper,
+        and draws what is left for users with too many repeats; the law stays the same.
         """
         rows, items = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         done: list[tuple[np.ndarray, np.ndarray]] = []
@@ -95,8 +95,8 @@ class _Proposals:
             wanted = np.where(drawing, missing, 0)
             times = min(1 << turn, max(DRAWS_AT_ONCE // max(int(wanted.sum()), 1), 1))
             new = np.repeat(np.arange(len(users)), wanted * times)
-            found = self.independent(users, new, random)
-            rows, items = _without_repeats(np.concatenate([rows, new]), np.concatenate([items, found]), counts)
+            drawn = self.independent(users, new, random)
+            rows, items = _without_repeats(np.concatenate([rows, new]), np.concatenate([items, drawn]), counts)
             missing[drawing] = (counts - np.bincount(rows, minlength=len(users)))[drawing]
             drawing &= missing > 0
             unfinished = drawing[rows]
@@ -105,18 +105,18 @@ class _Proposals:
         done.append((rows, items))
         waiting = np.flatnonzero(missing)
         for block in blocks(len(waiting), len(self.values)):
-            own = waiting[block]
-            mine = np.isin(rows, own)
-            taken = np.searchsorted(own, rows[mine]), items[mine]
-            rest = _race(self.shop, users[own], missing[own], random, taken)
-            done.append((np.repeat(own, missing[own]), rest))
+            racing = waiting[block]
+            is_racing = np.isin(rows, racing)
+            taken = np.searchsorted(racing, rows[is_racing]), items[is_racing]
+            rest = _race(self.shop, users[racing], missing[racing], random, taken)
+            done.append((np.repeat(racing, missing[racing]), rest))
         rows, items = (np.concatenate(parts) for parts in zip(*done, strict=True))
         return items[np.argsort(rows, kind="stable")].astype(np.int32)
 
     def independent(self, users: np.ndarray, rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """(draws,) an item from p(u, ·) for each of `rows` of `users`, whatever was drawn before.
+        """(draws,) an item from p(u, ·) for each of `rows` of `users`, regardless of earlier draws.
 
-        A category is never drawn anew because its items were refused: that would favour categories that please.
+        A category is not redrawn when its items are rejected: that would favour categories that match well.
         """
         until = np.cumsum(self.shop.share[users], axis=1)[:, :-1]
         category = (random.random((len(rows), 1)) >= until[rows]).sum(axis=1)
@@ -127,20 +127,20 @@ class _Proposals:
             width = min(tries + 1, max(DRAWS_AT_ONCE // len(pending), 1))
             kind = category[pending]
             point = kind[:, None] + random.random((len(pending), width))
-            found = np.minimum(np.searchsorted(self.ladder, point, side="right"), self.last[kind][:, None])
-            gap = self.values[found]  # (pending, width, slots)
+            proposed = np.minimum(np.searchsorted(self.ladder, point, side="right"), self.last[kind][:, None])
+            gap = self.values[proposed]  # (pending, width, slots)
             gap -= preferred[rows[pending], kind][:, None]
-            refusal = np.einsum("pws,pws,ps->pw", gap, gap, strength[rows[pending], kind])  # −2 · match
-            taken = 2 * random.standard_exponential(found.shape) >= refusal
+            mismatch = np.einsum("pws,pws,ps->pw", gap, gap, strength[rows[pending], kind])  # −2 · match
+            taken = 2 * random.standard_exponential(proposed.shape) >= mismatch
             first, any_taken = taken.argmax(axis=1), taken.any(axis=1)
-            items[pending[any_taken]] = found[any_taken, first[any_taken]]
+            items[pending[any_taken]] = proposed[any_taken, first[any_taken]]
             pending = pending[~any_taken]
             tries += width
         items[pending] = self._weighed(users, rows[pending], category[pending], random)
         return items
 
     def _tries(self, users: np.ndarray) -> np.ndarray:
-        """(users,) about how many proposals a draw takes: 1 / mean of exp(match) over a category of uniform factors."""
+        """(users,) proposals per draw, roughly: 1 / mean of exp(match) over a category of uniform factors."""
         strength, preferred = (self._by_slot(table, users) for table in (self.shop.strength, self.shop.preferred))
         root = np.sqrt(np.maximum(strength, 1e-6))
         taken = np.sqrt(np.pi / 2) / root * (ndtr(root * (1 - preferred)) - ndtr(root * (-1 - preferred)))
@@ -157,25 +157,26 @@ class _Proposals:
     def _weighed(
         self, users: np.ndarray, rows: np.ndarray, category: np.ndarray, random: np.random.Generator
     ) -> np.ndarray:
-        """(draws,) an item of the given category for each of `rows` of `users`, from the chances of all its items."""
+        """(draws,) an item of the given category for each of `rows` of `users`, weighing all its items."""
         items = np.empty(len(rows), dtype=np.int64)
         for number in np.unique(category):
             draws = np.flatnonzero(category == number)
-            own, place = np.unique(rows[draws], return_inverse=True)
-            own_items = self.shop._item_terms[number][0]
-            for block in blocks(len(own), len(own_items)):
-                ladder = np.cumsum(self.shop._weights(users[own[block]], number), axis=1)
+            distinct, place = np.unique(rows[draws], return_inverse=True)
+            category_items = self.shop._item_terms[number][0]
+            for block in blocks(len(distinct), len(category_items)):
+                ladder = np.cumsum(self.shop._weights(users[distinct[block]], number), axis=1)
                 ladder /= ladder[:, -1:]
                 ladder += np.arange(len(block))[:, None]
                 inside = (place >= block[0]) & (place <= block[-1])
                 step = place[inside] - block[0]
-                found = np.searchsorted(ladder.ravel(), step + random.random(len(step)), side="right")
-                items[draws[inside]] = own_items[np.minimum(found - step * len(own_items), len(own_items) - 1)]
+                rung = np.searchsorted(ladder.ravel(), step + random.random(len(step)), side="right")
+                last = len(category_items) - 1
+                items[draws[inside]] = category_items[np.minimum(rung - step * len(category_items), last)]
         return items
 
 
 def _without_repeats(rows: np.ndarray, items: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first `counts` different items of every row, sorted by row and otherwise in the given order."""
+    """The first `counts` distinct items of every row, sorted by row and otherwise in the given order."""
     _, first = np.unique(rows * (items.max(initial=0) + 1) + items, return_index=True)
     first = np.sort(first)
     first = first[np.argsort(rows[first], kind="stable")]

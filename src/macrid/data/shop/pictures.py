@@ -1,7 +1,7 @@
-"""Small pictures of the shop's items: self-contained SVG, drawn from the same factors that users prefer.
+"""Small pictures of the shop's items: self-contained SVG, drawn from the factors that users care about.
 
-Nothing in them is fetched, styled or run: shapes, gradients and one pattern. Ids start with a digest of the content, so
-that many pictures can stand in one page.
+They contain only shapes, gradients and one pattern; nothing is fetched, styled or run. Ids start with a digest of the
+content, so many pictures can share a page.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ STYLES = ("plain", "pinstriped", "striped", "dotted", "patterned")
 
 INK = "#23202e"
 PAPER = "#fbf8f3"
-METALS = ("#8d8893", "#b4bbc4", "#c9ccd1", "#d9b566", "#d8a233")  # from cheap to dear
-GROUND = 88  # where things stand
+METALS = ("#8d8893", "#b4bbc4", "#c9ccd1", "#d9b566", "#d8a233")  # from cheap to expensive
+GROUND = 88
 
 
 def word(words: tuple[str, ...], value: float) -> str:
-    """The word for a factor in [−1, 1], which is cut into as many equal parts as there are words."""
+    """The word for a factor in [−1, 1], which is divided equally among the words."""
     return words[min(max(int((value + 1) / 2 * len(words)), 0), len(words) - 1)]
 
 
@@ -55,11 +55,11 @@ def picture(category: str, factors: Mapping[str, float], title: str = "") -> str
     """An SVG of 100 × 100 units.
 
     category: one of the shop's categories, such as "bags".
-    factors: name → value in [−1, 1]: size, colour, price, style, heel, brightness; a missing one is drawn in between.
-    title: what a screen reader says.
+    factors: name → value in [−1, 1]: size, colour, price, style, heel, brightness; a missing one is drawn as 0.
+    title: for screen readers.
     """
     if category not in _DRAWINGS:
-        raise RequestError(f"no picture for category '{category}'; there are {', '.join(_DRAWINGS)}")
+        raise RequestError(f"no picture for category '{category}'; choose from {', '.join(_DRAWINGS)}")
     known = {name: min(max(value, -1.0), 1.0) for name, value in factors.items() if not math.isnan(value)}
     label = _printable(title) or category
     tag = f"m{crc32(repr((category, sorted(known.items()))).encode()):08x}"
@@ -74,14 +74,14 @@ def picture(category: str, factors: Mapping[str, float], title: str = "") -> str
 
 
 def mix(first: str, second: str, part: float) -> str:
-    """The colour that is `part` of the second and the rest of the first."""
+    """A blend of two colours: `part` of the second, the rest of the first."""
     pairs = zip(_channels(first), _channels(second), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in pairs)
 
 
 @dataclass(frozen=True)
 class _Look:
-    """The factors of one item, as paint."""
+    """The factors of one item as colours and patterns."""
 
     tag: str
     factors: Mapping[str, float]
@@ -114,7 +114,7 @@ class _Look:
         return f"url(#{self.tag}{name})"
 
     def definitions(self) -> str:
-        """Gradients for cloth, metal, shadow and light, and the pattern of the style."""
+        """Gradients for cloth, metal, shadow and light, and the style's pattern."""
         glow = 0.18 + 0.77 * self.part("brightness")
         return (
             self._gradient("body", mix(self.colour, "#ffffff", 0.16), mix(self.colour, INK, 0.14))
@@ -163,14 +163,14 @@ class _Look:
         )
 
     def cloth(self, path: str) -> str:
-        """A filled shape with the style's pattern on it."""
+        """A filled shape with the style's pattern."""
         return _fill(path, self.paint("body")) + ("" if self.style == "plain" else _fill(path, self.paint("style")))
 
     def shadow(self, width: float, y: float = GROUND) -> str:
         return _oval(50, y, width, 0.16 * width, self.paint("shade"))
 
     def sized(self, drawing: str, smallest: float, floor: float = GROUND) -> str:
-        """The drawing in its size, standing on the floor."""
+        """The drawing scaled to the item's size, standing on the floor."""
         scale = smallest + (1 - smallest) * self.part("size")
         place = f"translate({50 * (1 - scale):.2f} {floor * (1 - scale):.2f}) scale({scale:.3f})"
         return f'<g transform="{place}">{drawing}</g>'
@@ -336,7 +336,7 @@ def _watch(look: _Look) -> str:
 
 
 def _on_circle(turn: float, radius: float) -> tuple[float, float]:
-    """A point about the middle of the picture, `turn` of the way round from the top."""
+    """A point on a circle around the centre, `turn` of the way round from the top."""
     angle = 2 * math.pi * turn
     return round(50 + radius * math.sin(angle), 2), round(50 - radius * math.cos(angle), 2)
 
@@ -357,12 +357,12 @@ def _channels(code: str) -> tuple[int, int, int]:
 
 
 def _along(codes: tuple[str, ...], part: float) -> str:
-    """A colour at `part` (0 … 1) of the way along a row of colours."""
+    """The colour `part` (0 … 1) of the way along a row of colours."""
     place = min(max(part, 0.0), 1.0) * (len(codes) - 1)
     left = min(int(place), len(codes) - 2)
     return mix(codes[left], codes[left + 1], place - left)
 
 
 def _printable(text: str) -> str:
-    """Without the characters that XML cannot hold."""
+    """Without the characters that XML does not allow."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)

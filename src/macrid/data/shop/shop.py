@@ -1,21 +1,22 @@
-"""The built-in shop: a data set drawn from a known law, so that every answer can be checked.
+"""The built-in shop: data drawn from a known law, so that every answer can be checked.
 
 The law: p(u, i) = share(u, c) · appeal(i) · exp(match(u, i)) / Z(u, c), where c is the item's category and Z(u, c) sums
 appeal · exp(match) over the category.
 
 - share(u, ·): a user likes two to four categories, related ones more often together (bags and shoes, mugs and lamps),
-  with Dirichlet weights; a small part leaks into every category.
-- appeal(i): Zipf-Mandelbrot by rank in the category, so that a few items take most of the interactions.
-- match(u, i) = −½ Σ_f s(u, c, f) · (f(i) − m(u, c, f))² over the micro factors f of the category. The preferred point m
-  and the strength s are a user's own in each category: who likes large bags may like small mugs. Expanded, it is linear
-  in s · m and s: every factor is a direction that a model can find.
+  with Dirichlet weights; a small share leaks into every category.
+- appeal(i): Zipf-Mandelbrot by rank in the category, so a few items get most of the interactions.
+- match(u, i) = −½ Σ_f s(u, c, f) · (f(i) − m(u, c, f))² over the micro factors f of the category. Each user has a
+  preferred point m and a strength s per category: someone who likes large bags may like small mugs. Expanded, match is
+  linear in s · m and s: every factor is a direction that a model can learn.
 
-A history is drawn without replacement, one item after the other (Plackett-Luce). Given the user, no ranking of the
-unseen items can be better on average than the one by p(u, ·): `Shop.oracle` is its NDCG.
+A history is drawn without replacement, one item after another (Plackett-Luce). Given the user, no ranking of the unseen
+items can beat ranking by p(u, ·) on average: `Shop.oracle` is its NDCG.
 
-Two ways to draw it, of one law but with other random numbers. Up to RACE_CELLS users × items: a race of all items for
-every user. Above: independent draws without the repeats. Match is never positive, so an item proposed by appeal within
-a drawn category is taken with chance exp(match), and the cost is that of the interactions.
+Histories are drawn in one of two ways, with the same law but different random numbers. Up to RACE_CELLS users × items,
+all items race for every user. Above that, draws are independent and repeats dropped: match is never positive, so an
+item proposed by appeal within a drawn category is accepted with probability exp(match), at a cost proportional to the
+interactions.
 """
 
 from __future__ import annotations
@@ -36,50 +37,50 @@ from macrid.data.split import HeldOut, Split
 from macrid.errors import RequestError, SettingsError
 from macrid.settings import Settings
 
-POPULARITY_OFFSET = 0.05  # where ranks start, as a part of the category: keeps the first item from taking everything
+POPULARITY_OFFSET = 0.05  # where ranks start, as a share of the category: keeps the first item from taking everything
 
 
 class Laws(Settings):
-    """The knobs of the generator; with the defaults, categories and factors can be found but not read off."""
+    """Settings of the generator; with the defaults, categories and factors can be learned but are not obvious."""
 
     per_user: float = Field(default=40.0, gt=0)
-    """Interactions a user, on average, unless a total is asked for."""
+    """Mean interactions per user, unless a total is given."""
     fewest: int = Field(default=10, ge=1)
     """Interactions of the least active users."""
     activity_spread: float = Field(default=0.55, ge=0)
-    """Standard deviation of the log of what a user has above the fewest."""
+    """Standard deviation of the log of a user's interactions beyond the fewest."""
     popularity_decay: float = Field(default=2.2, ge=0)
     """Exponent by which appeal falls with rank; 0 makes all items of a category equally popular."""
     relatedness: float = Field(default=3.0, gt=0)
-    """How many times likelier a category is to be liked with a related one than with an unrelated one."""
+    """How many times likelier a category is to be liked together with a related one than with an unrelated one."""
     likes: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.45, 0.38, 0.17)
-    """How many users like two, three and four categories, relative to each other."""
+    """Relative numbers of users who like two, three and four categories."""
     focus: float = Field(default=3.0, gt=0)
-    """Dirichlet parameter of the weights of the liked categories; smaller means more uneven."""
+    """Dirichlet parameter of the weights of the liked categories; lower is more uneven."""
     leak: float = Field(default=0.12, gt=0, le=1)
-    """Part of the interactions that goes to any category, liked or not."""
+    """Share of the interactions that goes to any category, liked or not."""
     strength: float = Field(default=2.1, ge=0)
-    """Mean strength of a user's preference for a micro factor; 0 means that factors do not matter."""
+    """Mean strength of a user's preference for a micro factor; with 0, factors do not matter."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shop:
-    """Interactions and the truth behind them. Positions of users and items are those of `interactions`."""
+    """Interactions and the ground truth behind them, by user and item position in `interactions`."""
 
     interactions: Interactions
     category: np.ndarray
     """(items,) position in `category_names`."""
     category_names: tuple[str, ...]
     factors: dict[str, np.ndarray]
-    """Name → (items,) in [−1, 1]; NaN where the category does not have the factor."""
+    """Name → (items,) in [−1, 1]; NaN where the category lacks the factor."""
     popularity: np.ndarray
     """(items,) appeal; the items of a category sum to 1."""
     likes: np.ndarray
     """(users, categories) whether a user likes a category."""
     share: np.ndarray
-    """(users, categories) chance that a user's first item is of a category; rows sum to 1."""
+    """(users, categories) probability that a user's first item is of a category; rows sum to 1."""
     preferred: dict[str, np.ndarray]
-    """Factor name → (users, categories) preferred point in [−1, 1]; NaN where the category does not have the factor."""
+    """Factor name → (users, categories) preferred point in [−1, 1]; NaN where the category lacks the factor."""
     strength: dict[str, np.ndarray]
     """Factor name → (users, categories) how much the factor matters."""
     laws: Laws = field(default_factory=Laws)
@@ -89,7 +90,7 @@ class Shop:
         return f"Shop({self.interactions!r}, {len(self.category_names)} categories, seed={self.seed})"
 
     def probabilities(self, users: np.ndarray | Sequence[int]) -> np.ndarray:
-        """(n, items) true probability of each item to be a user's first; rows sum to 1.
+        """(n, items) true probability that each item is a user's first; rows sum to 1.
 
         users: (n,) positions in `interactions.users`.
         """
@@ -102,26 +103,24 @@ class Shop:
         return result
 
     def split(self, heldout: int | float = 0.1, seed: int = 98765) -> Split:
-        """Hold out users for validation and as many for test; a tenth each unless told otherwise."""
+        """Hold out users for validation and for test, by default a tenth each."""
         return self.interactions.split(heldout, seed)
 
     def oracle(self, heldout: HeldOut, items: Ids, k: int = 100) -> float:
         """Mean NDCG@k of ranking by true probability: the best that any model can reach on average.
 
-        heldout: users of this shop; those with nothing to predict are left out.
-        items: what the columns of `heldout` are (`split.items`).
+        heldout: users of this shop; those with nothing to predict are skipped.
+        items: the columns of `heldout` (`split.items`).
         """
         if k < 1:
             raise RequestError(f"k is {k}; it must be at least 1")
         users = self._known(self.interactions.users, heldout.users, "user")
         columns = self._known(self.interactions.items, items, "item")
         if heldout.target.shape[1] != len(columns):
-            raise RequestError(
-                f"the held-out users have {heldout.target.shape[1]:,} columns for {len(columns):,} items"
-            )
+            raise RequestError(f"heldout has {heldout.target.shape[1]:,} columns, but there are {len(columns):,} items")
         rows = np.flatnonzero(heldout.target.sum(axis=1) > 0)
         if not len(rows):
-            raise RequestError("none of the held-out users has anything to predict; give users with longer histories")
+            raise RequestError("no held-out user has anything to predict; hold out users with longer histories")
         total = 0.0
         for block in blocks(len(rows), len(self.category)):
             chunk = rows[block]
@@ -134,24 +133,26 @@ class Shop:
     def picture(self, item: Id) -> str:
         """A small SVG drawn from the item's factors."""
         position = int(self._known(self.interactions.items, [item], "item")[0])
-        own = {name: float(values[position]) for name, values in self.factors.items() if not np.isnan(values[position])}
+        factors = {
+            name: float(value[position]) for name, value in self.factors.items() if not np.isnan(value[position])
+        }
         assert self.interactions.table is not None
         title = self.interactions.table.column("title")[position].as_py()
-        return pictures.picture(self.category_names[self.category[position]], own, title)
+        return pictures.picture(self.category_names[self.category[position]], factors, title)
 
     @staticmethod
-    def _known(ids: Ids, asked: Ids | Sequence[Id], what: str) -> np.ndarray:
-        positions = ids.positions(asked)
+    def _known(ids: Ids, wanted: Ids | Sequence[Id], what: str) -> np.ndarray:
+        positions = ids.positions(wanted)
         if (positions < 0).any():
-            stranger = asked[int(np.argmin(positions))]
+            unknown = wanted[int(np.argmin(positions))]
             raise RequestError(
-                f"{what} {stranger!r} is not in this shop; its {what}s are {ids[0]!r} … {ids[len(ids) - 1]!r}"
+                f"unknown {what} {unknown!r}; this shop's {what}s are {ids[0]!r} … {ids[len(ids) - 1]!r}"
             )
         return positions
 
     @cached_property
     def _item_terms(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """For each category its items (n,), their log appeal (n,), and (2 · factors, n) what users' terms multiply."""
+        """Per category: its items (n,), their log appeal (n,), and the terms (2 · factors, n) that users' multiply."""
         terms = []
         for number in range(len(self.category_names)):
             items = np.flatnonzero(self.category == number)
@@ -160,7 +161,7 @@ class Shop:
         return terms
 
     def _weights(self, users: np.ndarray, category: int) -> np.ndarray:
-        """(n, items of the category) what an item's chance within the category is proportional to; at most 1."""
+        """(n, items of the category) unnormalised probabilities within the category, at most 1."""
         _, log_appeal, basis = self._item_terms[category]
         block = self._user_terms(users, category) @ basis + log_appeal
         block -= block.max(axis=1, keepdims=True)
@@ -179,7 +180,7 @@ def generate(
 ) -> Shop:
     """Draw a shop. The same arguments give the same shop.
 
-    interactions: about how many in all; `laws.per_user` for each user unless told otherwise.
+    interactions: approximate total; by default `laws.per_user` per user.
     """
     laws = laws or Laws()
     _check(users, items, seed, interactions, laws)
@@ -216,7 +217,7 @@ def generate(
 def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int) -> np.ndarray:
     """(users,) NDCG@k with binary relevance: log2 discount, the ideal cut at min(k, relevant items).
 
-    scores: (users, items), −inf for items that must not be recommended; relevant: (users, items), at least one a row.
+    scores: (users, items), −inf for excluded items; relevant: (users, items), at least one per row.
     """
     k = min(k, scores.shape[1])
     top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
@@ -237,7 +238,7 @@ def _check(users: int, items: int, seed: int, interactions: int | None, laws: La
     if interactions is not None and not laws.fewest * users <= interactions <= users * (items // 4):
         raise SettingsError(
             f"shop: interactions is {interactions:,}; {users:,} users and {items:,} items allow from"
-            f" {laws.fewest * users:,} ({laws.fewest} a user) to {users * (items // 4):,}"
+            f" {laws.fewest * users:,} ({laws.fewest} per user) to {users * (items // 4):,}"
         )
 
 
@@ -250,13 +251,13 @@ def _category_sizes(items: int) -> np.ndarray:
 def _item_factors(category: np.ndarray, random: np.random.Generator) -> dict[str, np.ndarray]:
     result = {}
     for name in FACTORS:
-        has = np.array([name in entry.factors for entry in CATEGORIES])[category]
-        result[name] = np.where(has, random.uniform(-1, 1, len(category)), np.nan)
+        has_factor = np.array([name in entry.factors for entry in CATEGORIES])[category]
+        result[name] = np.where(has_factor, random.uniform(-1, 1, len(category)), np.nan)
     return result
 
 
 def _appeal(category: np.ndarray, decay: float, random: np.random.Generator) -> np.ndarray:
-    """(items,) Zipf-Mandelbrot by rank within the category; which item has which rank is chance."""
+    """(items,) Zipf-Mandelbrot by rank within the category; ranks are random."""
     parts = []
     for count in np.bincount(category):
         appeal = random.permutation(((np.arange(count) + 0.5) / count + POPULARITY_OFFSET) ** -decay)
@@ -265,16 +266,16 @@ def _appeal(category: np.ndarray, decay: float, random: np.random.Generator) -> 
 
 
 def _tastes(users: int, laws: Laws, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Which categories each user likes, and how the interactions divide; both (users, categories)."""
+    """Which categories each user likes, and how their interactions divide; both (users, categories)."""
     part = np.array([entry.part for entry in CATEGORIES])
     kin = np.array([[laws.relatedness if b.name in a.related else 1.0 for b in CATEGORIES] for a in CATEGORIES])
-    many = random.choice([2, 3, 4], size=users, p=np.array(laws.likes) / sum(laws.likes))
+    like_counts = random.choice([2, 3, 4], size=users, p=np.array(laws.likes) / sum(laws.likes))
     likes = np.zeros((users, len(CATEGORIES)), dtype=bool)
     for turn in range(4):
-        weight = part * np.exp(likes @ np.log(kin))  # each category liked so far recommends its kin
+        weight = part * np.exp(likes @ np.log(kin))  # each category liked so far promotes its kin
         weight[likes] = 0
         race = random.standard_exponential(likes.shape) / np.maximum(weight, 1e-300)
-        chosen = np.flatnonzero(many > turn)
+        chosen = np.flatnonzero(like_counts > turn)
         likes[chosen, race[chosen].argmin(axis=1)] = True
     weight = np.where(likes, random.standard_gamma(laws.focus, likes.shape), 0)
     weight /= weight.sum(axis=1, keepdims=True)
@@ -287,15 +288,15 @@ def _preferences(
     """Preferred point and strength by factor, each (users, categories), drawn independently everywhere."""
     preferred, strengths = {}, {}
     for name in FACTORS:
-        has = np.array([name in entry.factors for entry in CATEGORIES])
+        has_factor = np.array([name in entry.factors for entry in CATEGORIES])
         shape = (users, len(CATEGORIES))
-        preferred[name] = np.where(has, np.cbrt(random.uniform(-1, 1, shape)), np.nan)
-        strengths[name] = np.where(has, strength / 3 * random.standard_gamma(3, shape), np.nan)
+        preferred[name] = np.where(has_factor, np.cbrt(random.uniform(-1, 1, shape)), np.nan)
+        strengths[name] = np.where(has_factor, strength / 3 * random.standard_gamma(3, shape), np.nan)
     return preferred, strengths
 
 
 def _activity(users: int, items: int, total: float, laws: Laws, random: np.random.Generator) -> np.ndarray:
-    """(users,) number of interactions: log-normal above the fewest, at most half of the catalogue."""
+    """(users,) number of interactions: log-normal above the fewest, at most half the catalogue."""
     above = random.lognormal(0, laws.activity_spread, users)
     above *= (total / users - laws.fewest) / above.mean()
     return np.clip(np.rint(laws.fewest + above), laws.fewest, items // 2).astype(np.int64)
