@@ -17,7 +17,7 @@ from macrid.models.macridvae import MacridVAE
 class ByScores(MacridVAE):
     """Ranks as a model does that has scores only."""
 
-    _top = Recommender.rank
+    rank = Recommender.rank
 
 
 def untrained(kind=MacridVAE, items=300, **settings):

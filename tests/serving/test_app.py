@@ -86,7 +86,7 @@ def test_the_map_has_every_item_and_is_rough_until_it_is_worked_out(client, shop
 
 
 def test_of_very_many_items_the_most_popular_are_on_the_map(client_of, shop_run, shop_model, monkeypatch):
-    monkeypatch.setattr("macrid.serving.served.MOST_ON_MAP", 20)
+    monkeypatch.setattr("macrid.serving.hosted.MOST_ON_MAP", 20)
     own = client_of(shop_run)
     found = ok(own.get("/v1/map"))
     known = dict(zip(shop_model.items, shop_model.popularity.tolist(), strict=True))

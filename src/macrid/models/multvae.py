@@ -20,11 +20,12 @@ from torch import Generator, Tensor, nn
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.devices import on_device
-from macrid.models.layers import Decoder, draw_dropout, initialise, linear, rank
+from macrid.models.layers import draw_dropout, initialise, linear, rank
 from macrid.models.macridvae import EPSILON, Loss, Noise
 from macrid.models.neural import Encoding, NeuralRecommender
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
+from macrid.ops.topk import Decoder
 from macrid.settings import MultDAESettings, MultVAESettings, TrainingSettings
 
 

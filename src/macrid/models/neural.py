@@ -18,6 +18,7 @@ from macrid.errors import SettingsError
 from macrid.models.base import Recommender, checked
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.ops.sparse import Histories
+from macrid.ops.topk import Decoder
 from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class NeuralRecommender(Recommender):
     network: Any
     cached: Any = None
     """What was worked out from the weights, until they change."""
+    kept_decoder: tuple[tuple[Any, ...], Decoder] | None = None
+    """With the version of the weights it was made from."""
     is_training: bool = False
 
     @abstractmethod
@@ -132,7 +135,7 @@ class NeuralRecommender(Recommender):
             self.network.load_state_dict(like.network.state_dict())
         self.network.to(device)
         self.log = []
-        self.cached = None
+        self._forget()
 
     @property
     def device(self) -> torch.device:
@@ -142,7 +145,7 @@ class NeuralRecommender(Recommender):
     def to(self, device: str) -> Self:
         self.check_fitted()
         self.network.to(choose_device(device))
-        self.cached = None
+        self._forget()
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
@@ -169,4 +172,11 @@ class NeuralRecommender(Recommender):
         self.network = self._build(len(self.items))
         self.network.load_state_dict(state, assign=True)  # no copy: they may lie in a file that is mapped
         self.network.requires_grad_(True)
-        self.cached = None
+        self._forget()
+
+    def version(self) -> tuple[tuple[int, int], ...]:
+        """Changes with the weights, except in training, where a GPU replays what it has recorded."""
+        return tuple((table.data_ptr(), table._version) for table in self.network.parameters())
+
+    def _forget(self) -> None:
+        self.cached = self.kept_decoder = None
