@@ -339,7 +339,7 @@ class MacridVAE(NeuralRecommender):
         """What turns components into scores of items, kept until the weights change."""
         self.check_fitted()
         s, version = self.settings, self._decoder_version()
-        if self.kept_decoder is None or self.kept_decoder[0] != version:
+        if self.is_training or self.kept_decoder is None or self.kept_decoder[0] != version:
             with torch.no_grad(), on_device(self.device):
                 items = self.network.direction(self.network.item_vectors.detach())
                 decoder = Decoder(items, self.network.mode_assignment(), s.temperature, s.assignment == "hard")
