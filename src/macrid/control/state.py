@@ -165,9 +165,12 @@ class State:
         items = None if concept is None else self.space.own(concept)
         if items is not None:
             terms, may = terms[:, torch.from_numpy(items).to(device)], may[items]
-        scores = (terms + self.weights.to(device)[:, None]).logsumexp(dim=0) - self.log_sums.logsumexp(dim=0)
+        if self.weights.any():
+            terms = terms + self.weights.to(device)[:, None]
+        scores = terms.logsumexp(dim=0)
+        log_z = (scores if items is None else self.log_sums).logsumexp(dim=0)
         n = min(n, int(may.sum()))
-        values, positions = best_of(scores[None], n, allowed=torch.from_numpy(may).to(device))
+        values, positions = best_of((scores - log_z)[None], n, allowed=torch.from_numpy(may).to(device))
         chosen = positions[0].cpu().numpy()
         return Ranking(chosen if items is None else items[chosen], values[0].cpu().numpy())
 
