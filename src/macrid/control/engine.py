@@ -124,19 +124,18 @@ class Engine:
         """Of questions without moves and with the same `allowed`."""
         model, allowed = self.model, questions[0].allowed
         hidden = model.matrix([question.hidden for question in questions])
-        errors = [
-            self._shortage(question, left)
-            for question, left in zip(questions, model.items_left(hidden, allowed).tolist(), strict=True)
-        ]
-        depth = max((question.n for question, error in zip(questions, errors, strict=True) if error is None), default=0)
-        if not depth:
-            return [error for error in errors if error is not None]
+        left = model.items_left(hidden, allowed).tolist()
+        depth = max(1, *(min(question.n, most) for question, most in zip(questions, left, strict=True)))
         histories = model.matrix([question.history for question in questions])
         positions, scores = (part.cpu().numpy() for part in model.rank(histories, depth, hidden, allowed))
-        return [
-            Answer(Ranking(positions[at][: question.n], scores[at][: question.n])) if error is None else error
-            for at, (question, error) in enumerate(zip(questions, errors, strict=True))
-        ]
+        answers: list[Answer | Exception] = []
+        for at, question in enumerate(questions):
+            try:
+                model.check_enough(question.n, left[at])
+                answers.append(Answer(Ranking(positions[at][: question.n], scores[at][: question.n])))
+            except RequestError as error:
+                answers.append(error)
+        return answers
 
     def _steered(self, questions: Sequence[Question]) -> Iterator[Answer | Exception]:
         try:
@@ -184,10 +183,3 @@ class Engine:
             while len(self._unmoved) > LISTS_KEPT:
                 del self._unmoved[next(iter(self._unmoved))]
         return ranking
-
-    def _shortage(self, question: Question, left: int) -> RequestError | None:
-        try:
-            self.model.check_enough(question.n, left)
-        except RequestError as error:
-            return error
-        return None
