@@ -19,7 +19,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from macrid.concepts.axes import find, of_concept, use
 from macrid.concepts.directions import Direction, directions_towards
 from macrid.concepts.meaning import Axes, meaning_of, unturned
 from macrid.concepts.space import Space, space_of, with_range
+from macrid.control.engine import Engine, Question
+from macrid.control.moves import Move
 from macrid.data import catalog
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.data.shop import Laws, Shop, generate
@@ -284,7 +286,7 @@ def _year(model: macrid.MacridVAE, split: Split) -> dict[str, float]:
 
 
 def speed(items: int = 20_000, times: int = 100) -> dict[str, Any]:
-    """Medians of so many calls, after loading, beside a plain recommendation."""
+    """Medians of so many calls, after loading, each kind in turn for every history."""
     warnings.simplefilter("ignore", RangeWarning)
     shop = generate(6000, items, seed=0, interactions=40 * items, laws=Laws(popularity_decay=0.5))
     split = shop.split()
@@ -295,23 +297,26 @@ def speed(items: int = 20_000, times: int = 100) -> dict[str, Any]:
     histories = [split.test.history[[row]].indices for row in random.choice(split.test.history.shape[0], times)]
     ids = [[split.items[at] for at in history] for history in histories]
     fits = meaning_of(model).axes["attributes"].fits
-    walks = _median([lambda at=at: macrid.traverse(model, split.items[at], 1) for at in starts])
-    steers = _median([
-        lambda own=own, fit=fit: macrid.steer(model, own, concept=fit.concept, dimension=fit.dimension, by=0.1)
-        for own, fit in zip(ids, (fits[at % len(fits)] for at in range(times)), strict=True)
-    ])  # fmt: skip
-    plain = _median([lambda own=own: model.recommend(own) for own in ids])
-    return {"items": len(split.items), "times": times, "traverse_ms": walks, "steer_ms": steers, "recommend_ms": plain}
-
-
-def _median(calls: Sequence[Callable[[], Any]]) -> float:
-    calls[0]()
-    spent = []
-    for call in calls:
-        began = time.perf_counter()
-        call()
-        spent.append(1000 * (time.perf_counter() - began))
-    return float(np.median(spent))
+    engine, spent = Engine(model), dict[str, list[float]]()
+    for at, (start, history, known) in enumerate(zip(starts, histories, ids, strict=True)):
+        fit, known_at = fits[at % len(fits)], history.astype(np.int64)
+        move = Move(concept=fit.concept, dimension=fit.dimension, by=0.1)
+        drag = Question(known_at, 24, known_at, moves=(move,), concept=fit.concept)
+        calls = {
+            "traverse_ms": lambda start=start: macrid.traverse(model, split.items[start], 1),
+            "steer_ms": lambda known=known, move=move: macrid.steer(model, known, moves=[move]),
+            "recommend_ms": lambda known=known: model.recommend(known),
+            "first_frame_ms": lambda drag=drag: engine.ask(drag),
+            "frame_ms": lambda drag=drag: engine.ask(drag),
+            "every_concept_ms": lambda drag=drag: engine.ask(replace(drag, concept=None, by_concept=True)),
+        }
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            spent.setdefault(name, []).append(1000 * (time.perf_counter() - began))
+    medians = {name: float(np.median(values[1:])) for name, values in spent.items()}  # the first warms up
+    ratio = medians["recommend_ms"] / medians["steer_ms"]
+    return {"items": len(split.items), "times": times, **medians, "recommend_over_steer": ratio}
 
 
 def main() -> None:

@@ -140,8 +140,15 @@ def labels(found: dict[str, Any]) -> str:
 
 def speed(found: dict[str, Any]) -> str:
     lines = _head("", "median of 100")
-    names = {"traverse_ms": "traverse, 8 steps", "steer_ms": "steer and recommend", "recommend_ms": "recommend alone"}
-    lines += [_row(name, f"{found[key]:.1f} ms") for key, name in names.items()]
+    names = {
+        "traverse_ms": "traverse, 8 steps",
+        "steer_ms": "steer and recommend",
+        "recommend_ms": "recommend alone",
+        "first_frame_ms": "one concept's list after a move and before it",
+        "frame_ms": "the same, the list before being known",
+        "every_concept_ms": "the lists of every concept after a move",
+    }
+    lines += [_row(name, f"{found[key]:.1f} ms") for key, name in names.items() if key in found]
     return "\n".join(lines) + f"\n\n{found['items']:,} items. {_where(found)}"
 
 

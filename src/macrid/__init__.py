@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from macrid.control.batch import recommend_many
     from macrid.control.explain import Pull, Reason, explain
     from macrid.control.moves import Move
-    from macrid.control.steer import Change, Effect, Steered, steer
+    from macrid.control.state import Effect
+    from macrid.control.steer import Change, Steered, steer
     from macrid.control.traverse import Stop, Traversal, traverse
     from macrid.data.ids import Ids
     from macrid.data.interactions import Interactions, ReadReport
@@ -58,7 +59,8 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
         "macrid.control.batch": "recommend_many",
         "macrid.control.explain": "Pull Reason explain",
         "macrid.control.moves": "Move",
-        "macrid.control.steer": "Change Effect Steered steer",
+        "macrid.control.state": "Effect",
+        "macrid.control.steer": "Change Steered steer",
         "macrid.control.traverse": "Stop Traversal traverse",
         "macrid.data.ids": "Ids",
         "macrid.data.interactions": "Interactions ReadReport",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from macrid.concepts.meaning import meaning_of
-from macrid.concepts.space import Space
+from macrid.ops.topk import Decoder
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,8 @@ def place(wide):
         meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names = {}, (), None
         model.popularity = model.popularity if popularity is None else popularity
         chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts), 7).float()
-        model.cached = Space(model, torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
+        model.decoder = Decoder(torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
+        model.cached = None
         return model
 
     return make

@@ -24,9 +24,10 @@ from macrid.concepts.evidence import (
 )
 from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.names import Names, ends, label, renewed, told_apart
-from macrid.concepts.space import Space
+from macrid.concepts.space import space_of
 from macrid.data.attributes import Column
 from macrid.errors import MacridError, RequestError
+from macrid.ops.topk import Decoder
 
 DIM = 16
 
@@ -133,7 +134,8 @@ def plant(trained):
         model.table = None if table is None else pa.table(table)
         meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names = {}, (), None
         chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts), 7).float()
-        model.cached = Space(model, torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
+        model.decoder = Decoder(torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
+        model.cached = None
         return model
 
     return make
@@ -141,7 +143,7 @@ def plant(trained):
 
 def spread(model, seed=0):
     """The coordinates of all items (items, dim), and noise (items,)."""
-    return model.cached.items.astype(np.float64), np.random.default_rng(seed).normal(size=len(model.items))
+    return space_of(model).items.astype(np.float64), np.random.default_rng(seed).normal(size=len(model.items))
 
 
 def test_a_concept_of_the_shop_is_named_by_the_category_of_most_of_its_items(trained):

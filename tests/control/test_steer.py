@@ -19,7 +19,8 @@ from macrid.concepts.directions import along, directions_towards
 from macrid.concepts.meaning import Axes, meaning_of
 from macrid.concepts.naming import find as find_names
 from macrid.concepts.space import space_of
-from macrid.control.steer import FURTHEST, Steered, placed, steer
+from macrid.control.state import FURTHEST, State, placed
+from macrid.control.steer import Steered, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
 from tests.planted import PRICE, SIZE, planted
 
@@ -89,14 +90,10 @@ def turned_to(z, axis, value):
 
 def moved_state(found):
     """The components behind an answer, recovered by making its moves again."""
-    from macrid.control.steer import State
-
     model = found.asked["model"]
     space = space_of(model)
-    state = State.of(space, torch.from_numpy(space.components(model.histories([found.asked["history"]]))[0]))
-    for move in found.moves:
-        state, _, _ = state.after(move, found.asked["bounded"])
-    return state
+    start = State.of(space, space.components(model.histories([found.asked["history"]]))[0])
+    return start.after(found.moves, found.asked["bounded"]).state
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard", "inner", "one", "turned"])

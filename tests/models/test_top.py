@@ -17,7 +17,7 @@ from macrid.models.macridvae import MacridVAE
 class ByScores(MacridVAE):
     """Ranks as a model does that has scores only."""
 
-    _top = Recommender.rank
+    rank = Recommender.rank
 
 
 def untrained(kind=MacridVAE, items=300, **settings):
@@ -53,7 +53,14 @@ def test_item_directions_and_assignments_are_computed_once_for_all_users(monkeyp
     assignment = model.network.mode_assignment
     monkeypatch.setattr(model.network, "mode_assignment", lambda: calls.append(1) or assignment())
     assert model.top(histories(7), 5)[0].shape == (7, 5)
+    assert len(model.recommend([1, 2, 3], 5)) == 5
     assert len(calls) == 1
+    with torch.no_grad():
+        model.network.item_vectors.neg_()
+    for is_training, expected in ((False, 2), (False, 2), (True, 3), (True, 4)):
+        model.is_training = is_training  # a GPU may change the weights then without telling
+        model.top(histories(7), 5)
+        assert len(calls) == expected
 
 
 def test_metrics_are_the_same_by_tiles_and_by_scores():

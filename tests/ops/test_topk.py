@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macrid.ops import kernels, topk
-from macrid.ops.topk import top
+from macrid.ops.topk import Decoder
+
+
+def top(components, items, log_assignment, temperature, n, concept_of=None, **choice):
+    return topk.top(Decoder(items, log_assignment, temperature, concept_of is not None), components, n, **choice)
 
 
 def naive(components, items, log_assignment, temperature, concept_of=None):

@@ -86,7 +86,7 @@ def test_the_map_has_every_item_and_is_rough_until_it_is_worked_out(client, shop
 
 
 def test_of_very_many_items_the_most_popular_are_on_the_map(client_of, shop_run, shop_model, monkeypatch):
-    monkeypatch.setattr("macrid.serving.served.MOST_ON_MAP", 20)
+    monkeypatch.setattr("macrid.serving.hosted.MOST_ON_MAP", 20)
     own = client_of(shop_run)
     found = ok(own.get("/v1/map"))
     known = dict(zip(shop_model.items, shop_model.popularity.tolist(), strict=True))
@@ -219,6 +219,73 @@ def test_a_list_for_every_concept_has_its_best_items(client, shop_model):
     for row in found.concepts:
         own = [shop_model.items[int(at)] for at in np.flatnonzero(concepts == row.concept)]
         assert [item.id for item in row.items] == shop_model.recommend(history, 6, include=own).ids
+
+
+def test_a_list_of_one_concept_has_its_best_items_and_is_compared_with_its_own_before(client, shop_model):
+    history, size = history_of(client), knob(client)
+    asked = {"history": history, "n": 6, "concept": size["concept"]}
+    moves = [{"concept": size["concept"], "dimension": size["dimension"], "to": size["range"][1]}]
+    plain = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
+    rows = ok(client.post("/v1/recommend", json={"history": history, "n": 6, "by_concept": True, "moves": moves}))
+    own = next(row for row in rows["concepts"] if row["concept"] == size["concept"])
+    bags = [item for item, k in zip(shop_model.items, shop_model.concepts_of_items(), strict=True)
+            if k == size["concept"]]  # fmt: skip
+    assert [item.id for item in plain.items] == shop_model.recommend(history, 6, include=bags).ids
+    assert plain.moved is None
+    for _ in range(2):  # ranked, then known
+        found = ok(client.post("/v1/recommend", json={**asked, "moves": moves, "before": True}))
+        assert found["items"] == own["items"]
+        assert [item["id"] for item in found["before"]] == [item.id for item in plain.items]
+        assert found["moved"] == own["moved"]
+        assert len(found["moved"]["in"]) == len(found["moved"]["out"]) > 0
+        assert "concepts" not in found
+    everything = ok(client.post("/v1/recommend", json={**asked, "n": 400}))["items"]
+    assert {item["id"] for item in everything} == set(bags) - set(history)
+    problem(client.post("/v1/recommend", json={**asked, "concept": 7}), 422, "7")
+
+
+def test_stored_moves_are_made_again_carried_over_by_name_or_left_out(client, shop_model):
+    history, size, card = history_of(client), knob(client), ok(client.get("/v1/model"))
+    asked = {
+        "history": history,
+        "n": 6,
+        "moves": [{"concept": size["concept"], "dimension": size["dimension"], "to": 0.1}],
+    }
+    first = ok(client.post("/v1/recommend", json=asked))
+    (stored,) = first["moves"]
+    assert stored["name"] == "size"
+    again = ok(client.post("/v1/recommend", json={**asked, "moves": [stored], "run": card["run_id"]}))
+    assert again == first
+    gone = {**stored, "dimension": (size["dimension"] + 1) % 24, "axis": "0123456789ab"}
+    for run in (None, "another"):
+        carried = ok(client.post("/v1/recommend", json={**asked, "moves": [gone], "run": run}))
+        assert carried["items"] == first["items"]
+        assert carried["moves"] == [stored]
+        assert "size" in carried["warnings"][0]
+        unknown = {**gone, "name": "weight"}
+        share = {"concept": "bags", "share": 0.6}
+        left = ok(client.post("/v1/recommend", json={**asked, "moves": [unknown, share], "run": run}))
+        assert [move["concept"] for move in left["moves"]] == ["bags"]
+        assert "weight" in left["warnings"][0]
+        none = ok(client.post("/v1/recommend", json={**asked, "moves": [unknown], "run": run}))
+        assert (none["moves"], len(none["warnings"])) == ([], 1)
+        assert [item["id"] for item in none["items"]] == shop_model.recommend(history, 6).ids
+        assert (
+            len(ok(client.post("/v1/encode", json={"history": history, "moves": [unknown], "run": run}))["warnings"])
+            == 1
+        )
+
+
+def test_a_run_keeps_its_identity_when_names_and_axes_change_and_gets_another_with_other_weights(
+    client_of, own_run, popularity_run
+):
+    own = client_of(own_run)
+    before = ok(own.get("/v1/model"))
+    ok(own.patch("/v1/concepts/0", json={"name": "things"}))
+    after = ok(own.get("/v1/model"))
+    assert after["run_id"] == before["run_id"]
+    assert after["digest"] != before["digest"]
+    assert ok(client_of(popularity_run).get("/v1/model"))["run_id"] != before["run_id"]
 
 
 def test_an_explanation_names_the_items_that_count(client, shop_model):
@@ -407,6 +474,7 @@ def test_a_model_without_concepts_recommends_and_says_what_it_has_not(client_of,
         ("/v1/traverse", {"item": 3, "dimension": 0}),
         ("/v1/recommend", {"history": [3], "moves": [{"concept": 0, "share": 1}]}),
         ("/v1/recommend", {"history": [3], "by_concept": True}),
+        ("/v1/recommend", {"history": [3], "concept": 0}),
     ):
         problem(own.post(path, json=body), 409, "Popularity")
 

@@ -164,7 +164,7 @@ def test_a_body_that_is_too_large_is_refused_whether_it_tells_its_length_or_not(
 
 
 def test_an_answer_that_takes_too_long_is_given_up(tight, monkeypatch):
-    served = tight.app.state.service.hosted.served
+    served = tight.app.state.service.hosted
     monkeypatch.setattr(served.search, "find", lambda *_, **__: time.sleep(1.0))
     begin = time.monotonic()
     problem(tight.get("/v1/items"), 503, "0.5 s")

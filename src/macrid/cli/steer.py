@@ -16,7 +16,8 @@ from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
-    from macrid.control.steer import Effect, Steered
+    from macrid.control.state import Effect
+    from macrid.control.steer import Steered
     from macrid.models.base import Recommender
 
 

@@ -52,19 +52,22 @@ def along(space: Space, concept: int, dimension: int | str, axis: str | None = N
     number = numbered(space, concept, dimension) if isinstance(dimension, str) else dimension
     space.check(concept, number)
     if axis is not None and axis != digest(space.axes(concept)[number]):
-        return _of_other_axes(space, concept, number, axis)
+        return _by_digest(space, concept, number, axis)
     seen = space.range_of(concept)
     low, high = (None, None) if seen is None else (float(seen[0][number]), float(seen[1][number]))
     return Direction(concept, int(number), space.axes(concept)[number], low, high, _name(space, concept, number))
 
 
-def _of_other_axes(space: Space, concept: int, dimension: int, axis: str) -> Direction:
-    """A dimension of axes that the model has, but does not use."""
-    for kind, axes in {"original": space.original, **meaning_of(space.model).axes}.items():
-        vector = axes.rotation[concept, dimension]
+def _by_digest(space: Space, concept: int, dimension: int, axis: str) -> Direction:
+    """The axis of a stored move: another number in use by now, or one that the model has, but does not use."""
+    for number, vector in enumerate(space.axes(concept)):
         if digest(vector) == axis:
-            low, high = (None if end is None else float(end[concept, dimension]) for end in (axes.low, axes.high))
-            return Direction(concept, None, vector, low, high, f"dimension {dimension} by {kind}")
+            return along(space, concept, number)
+    for kind, axes in {"original": space.original, **meaning_of(space.model).axes}.items():
+        for number, vector in enumerate(axes.rotation[concept]):
+            if digest(vector) == axis:
+                low, high = (None if end is None else float(end[concept, number]) for end in (axes.low, axes.high))
+                return Direction(concept, None, vector, low, high, f"dimension {number} by {kind}")
     raise RequestError(
         f"the move along dimension {dimension} of concept {concept} was made along axes that are no longer there; move"
         " by the name of a dimension, or towards an attribute"

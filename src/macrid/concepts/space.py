@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender, ScoredItem
 from macrid.models.devices import on_device
 from macrid.models.macridvae import MacridVAE
+from macrid.ops.topk import Decoder
 
 if TYPE_CHECKING:
     from macrid.concepts.directions import Direction
@@ -36,20 +37,22 @@ class Space:
     """What does not change while a model is looked at."""
 
     model: MacridVAE
-    directions: Tensor
-    """(items, dim) on the model's device, of length 1 where only directions matter."""
-    log_assignment: Tensor
-    """(items, concepts) on the model's device."""
-    version: tuple[tuple[int, int], ...] = ()
-    """Of the weights and the items table that it was worked out from; if empty, it does not grow old."""
+    decoder: Decoder
+    version: tuple[Any, ...]
+    """Of the weights and the items table that it was worked out from."""
     towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
     """Directions of attributes that were asked for."""
     _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
 
+    @property
+    def log_assignment(self) -> Tensor:
+        """(items, concepts) on the model's device."""
+        return self.decoder.log_assignment
+
     @cached_property
     def items(self) -> np.ndarray:
-        """(items, dim)"""
-        return self.directions.cpu().numpy()
+        """(items, dim), of length 1 where only directions matter."""
+        return self.decoder.items.cpu().numpy()
 
     @cached_property
     def prototypes(self) -> np.ndarray:
@@ -57,10 +60,10 @@ class Space:
         network = self.model.network
         return network.direction(network.prototypes.detach()).cpu().numpy()
 
-    @cached_property
+    @property
     def concept_of(self) -> np.ndarray:
         """(items,) the most likely concept."""
-        return self.log_assignment.argmax(dim=1).cpu().numpy()
+        return self.decoder.likeliest
 
     @cached_property
     def concepts(self) -> int:
@@ -68,7 +71,7 @@ class Space:
 
     @cached_property
     def dim(self) -> int:
-        return self.directions.shape[1]
+        return self.decoder.items.shape[1]
 
     @property
     def meaning(self) -> Meaning:
@@ -99,7 +102,7 @@ class Space:
             known = own[popularity[own] >= np.median(popularity[own])] if len(own) else own
             order = np.lexsort((-popularity[known], -np.round(self._assignment[known, k], 2)))
             chosen = known[order[:TYPICAL]]
-            found.append(self.model.describe(chosen, np.zeros(len(chosen)), self.concept_of))
+            found.append(self.model.describe(chosen, np.zeros(len(chosen))))
         return found
 
     def turned(self, concept: int) -> np.ndarray:
@@ -206,14 +209,10 @@ def space_of(model: Recommender) -> Space:
     model.check_fitted()
     if not isinstance(model, MacridVAE):
         raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
-    network = model.network
-    tables = network.item_vectors, network.prototypes, network.context_vectors
-    version = *((table.data_ptr(), table._version) for table in tables), (id(model.table), id(model.popularity))
+    version = model.version(), id(model.table), id(model.popularity)
     known = model.cached
-    if known is None or known.model is not model or (known.version and known.version != version):
-        with torch.no_grad():
-            vectors = network.direction(network.item_vectors.detach())
-            space = Space(model, vectors, network.mode_assignment(), version)
+    if known is None or known.model is not model or known.version != version:
+        space = Space(model, model.decoder, version)
         if model.is_training:
             return space
         model.cached = space

@@ -77,7 +77,7 @@ def _answerable(
     model: Recommender, users: UserHistories, n: int, exclude_seen: bool, candidates: np.ndarray | None
 ) -> np.ndarray:
     """Positions of the users who get recommendations; the others are named."""
-    model.check_enough(users.histories[:0], n, None, None)  # n itself
+    model.check_enough(n, n)
     allowed = np.ones(len(model.items)) if candidates is None else candidates.astype(float)
     left = allowed.sum() - (users.seen @ allowed if exclude_seen else np.zeros(len(users.users)))
     unknown = (users.sizes > 0) & (np.diff(users.histories.indptr) == 0)

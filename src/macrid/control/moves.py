@@ -39,6 +39,9 @@ class Move:
     axis: str | None = None
     """Of a dimension by number: by which its axis is known again; `steer` adds it, so that a stored move stays what it
     was when axes are turned."""
+    name: str | None = None
+    """Of a numbered dimension, or of the concept of a share; `steer` adds it, so that a stored move can be carried over
+    to another run."""
 
     def __post_init__(self) -> None:
         for name in ("to", "by", "amount", "share"):

@@ -139,7 +139,7 @@ def traverse(
     low = min(here, float(reach.min())) if found.open_low else found.low
     high = max(here, float(reach.max())) if found.open_high else found.high
     chosen = own[found.positions]
-    told = model.describe(chosen, found.values, space.concept_of)
+    told = model.describe(chosen, found.values)
     stops = tuple(
         Stop(entry.id, entry.title, entry.score, bool(at == position)) for entry, at in zip(told, chosen, strict=True)
     )

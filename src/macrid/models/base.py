@@ -201,25 +201,28 @@ class Recommender(ABC):
         """
         seen = histories if seen is None else seen
         hidden = seen if exclude_seen else None
-        self.check_enough(histories, n, hidden, candidates)
+        self.check_enough(n, int(self.items_left(hidden, candidates).min(initial=len(self.items))))
         positions, scores = self.rank(histories, n, hidden, candidates)
         return positions.cpu().numpy(), scores.cpu().numpy()
 
-    def check_enough(
-        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None, candidates: np.ndarray | None
-    ) -> None:
-        """n items are left for every history, and n is a number of items."""
+    def items_left(self, hidden: sp.csr_array | None, allowed: np.ndarray | None) -> np.ndarray:
+        """How many items each user may still be recommended; one number for all if nothing is hidden."""
+        count = len(self.items) if allowed is None else int(allowed.sum())
+        if hidden is None:
+            return np.array([count])
+        lengths = np.diff(hidden.indptr)
+        if allowed is not None:
+            lengths = np.diff(np.concatenate([[0], np.cumsum(allowed[hidden.indices])])[hidden.indptr])
+        return count - lengths
+
+    def check_enough(self, n: int, left: int) -> None:
+        """n is a number of items, and so many are left."""
         if not isinstance(n, int | np.integer) or n < 1:
             raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
-        allowed = np.ones(len(self.items), dtype=bool) if candidates is None else candidates
-        left = np.full(histories.shape[0], int(allowed.sum()))
-        if hidden is not None:
-            ruled_out = np.concatenate([[0], np.cumsum(allowed[hidden.indices])])
-            left -= np.diff(ruled_out[hidden.indptr])
-        if left.min(initial=n) < n:
+        if left < n:
             raise RequestError(
-                f"{n} items were asked for, but {left.min()} of {len(self.items):,} are left after excluding"
-                f" {'' if hidden is None else 'the history and '}what was ruled out; ask for fewer or exclude less"
+                f"{n} items were asked for, but {left} of {len(self.items):,} are left after all exclusions;"
+                " ask for fewer or exclude less"
             )
 
     def rank(
@@ -323,11 +326,8 @@ class Recommender(ABC):
             allowed[self.lookup(exclude, required=False)[0]] = False
         return allowed
 
-    def describe(
-        self, positions: np.ndarray, scores: np.ndarray, concepts: np.ndarray | None = None
-    ) -> tuple[ScoredItem, ...]:
-        """concepts: of all items, if they are at hand: (items,)."""
-        concepts = self.concepts_of_items() if concepts is None else concepts
+    def describe(self, positions: np.ndarray, scores: np.ndarray) -> tuple[ScoredItem, ...]:
+        concepts = self.concepts_of_items()
         titles = None
         if self.table is not None and "title" in self.table.column_names:
             titles = self.table.column("title").take(pa.array(positions)).to_pylist()

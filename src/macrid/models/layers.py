@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,18 +11,9 @@ from torch import Generator, Tensor, nn
 
 from macrid.ops import kernels
 from macrid.ops.sparse import Dropout, Histories
-from macrid.ops.topk import pairs, top
+from macrid.ops.topk import Decoder, pairs, top
 
 ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
-
-
-class Decoder(NamedTuple):
-    """What turns components into scores of items: log sum_k exp(z_k · h_i / temperature + log c_ik)."""
-
-    items: Tensor  # (items, dim)
-    log_assignment: Tensor  # (items, concepts)
-    temperature: float = 1.0
-    concept_of: Tensor | None = None  # (items,) where an item is scored in one concept only
 
 
 @torch.no_grad()
@@ -44,9 +34,8 @@ def rank(
         users = slice(start, start + at_once)
         found.append(
             top(
-                components_of(histories[users]), decoder.items, decoder.log_assignment, decoder.temperature, n,
+                decoder, components_of(histories[users]), n,
                 hidden=None if hidden is None else pairs(hidden[users], device), allowed=chosen,
-                concept_of=decoder.concept_of,
             )
         )  # fmt: skip
     positions, log_p = zip(*found, strict=True)

@@ -22,13 +22,14 @@ from macrid.data.labels import Labels
 from macrid.errors import SettingsError
 from macrid.models.base import Encoding
 from macrid.models.devices import choose_device, on_device
-from macrid.models.layers import Decoder, draw_dropout, draw_mask, initialise, rank
+from macrid.models.layers import draw_dropout, draw_mask, initialise, rank
 from macrid.models.neural import NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
+from macrid.ops.topk import Decoder
 from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
@@ -279,46 +280,64 @@ class MacridVAE(NeuralRecommender):
             )
         return labels
 
+    @property
+    def decoder(self) -> Decoder:
+        """What turns components into scores of items, kept until the weights change."""
+        self.check_fitted()
+        s, version = self.settings, self._decoder_version()
+        if self.is_training or self.kept_decoder is None or self.kept_decoder[0] != version:
+            with torch.no_grad(), on_device(self.device):
+                items = self.network.direction(self.network.item_vectors.detach())
+                decoder = Decoder(items, self.network.mode_assignment(), s.temperature, s.assignment == "hard")
+            if self.is_training:
+                return decoder
+            self.kept_decoder = version, decoder
+        return self.kept_decoder[1]
+
+    @decoder.setter
+    def decoder(self, decoder: Decoder) -> None:
+        self.kept_decoder = self._decoder_version(), decoder
+
+    def _decoder_version(self) -> tuple[Any, ...]:
+        s = self.settings
+        return self.version(), s.assignment, s.similarity, s.temperature
+
     @torch.no_grad()
     def _score(self, histories: Histories) -> Tensor:
-        log_assignment = self.network.mode_assignment()
+        log_assignment = self.decoder.log_assignment
         return self.network.log_probabilities(self.network.components(histories, log_assignment), log_assignment)
 
     @torch.no_grad()
     def rank(
         self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
-        s, network = self.settings, self.network
+        decoder = self.decoder
+
+        def components_of(users: sp.csr_array) -> Tensor:  # of unit length
+            return self.network.components(self.to_device(users), decoder.log_assignment)
+
         with on_device(self.device):
-            log_assignment = network.mode_assignment()
-            concept_of = log_assignment.argmax(dim=1) if s.assignment == "hard" else None
-            decoder = Decoder(network.direction(network.item_vectors), log_assignment, s.temperature, concept_of)
-
-            def components_of(users: sp.csr_array) -> Tensor:  # of unit length
-                return network.components(self.to_device(users), log_assignment)
-
             return rank(decoder, components_of, histories, n, hidden, allowed)
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
 
     def concepts_of_items(self) -> np.ndarray:
-        """The concept of every item, in the order of `items`: (items,)."""
-        return self.network.concept_of().cpu().numpy()
+        """The concept of every item, in the order of `items`: (items,). Do not change them."""
+        return self.decoder.likeliest
 
     @torch.no_grad()
     def _encode(self, histories: Histories) -> Encoding:
-        log_assignment = self.network.mode_assignment()
+        log_assignment = self.decoder.log_assignment
         confidence = log_assignment[histories.items].exp().sum(dim=0)
         components = self.network.components(histories, log_assignment)
         return Encoding(confidence.cpu().numpy(), components[0].cpu().numpy())
 
     @torch.no_grad()
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
-        mean, b = self.network.encode(histories, self.network.mode_assignment())
+        mean, b = self.network.encode(histories, self.decoder.log_assignment)
         return mean, self.settings.prior_std * torch.exp(-0.5 * b)
 
-    @torch.no_grad()
     def confidence(self, histories: sp.csr_array) -> np.ndarray:
         """How much of each history lies in each concept, the sum of c_ik over its items: (users, concepts)."""
-        return histories @ self.network.mode_assignment().exp().cpu().numpy()
+        return histories @ self.decoder.log_assignment.exp().cpu().numpy()

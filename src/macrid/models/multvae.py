@@ -21,12 +21,13 @@ from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
 from macrid.models.base import Encoding
 from macrid.models.devices import on_device
-from macrid.models.layers import Decoder, draw_dropout, initialise, rank
+from macrid.models.layers import draw_dropout, initialise, rank
 from macrid.models.macridvae import Loss, Noise
 from macrid.models.neural import NeuralRecommender
 from macrid.ops.encoder import normalise
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
+from macrid.ops.topk import Decoder
 from macrid.settings import (
     MultDAEKeywords,
     MultDAESettings,

@@ -18,6 +18,7 @@ from macrid.models.base import Encoding, Posterior, Recommender, checked, min_ra
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
+from macrid.ops.topk import Decoder
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class NeuralRecommender(Recommender):
     network: Any
     cached: Any = None
     """What was worked out from the weights, until they change."""
+    kept_decoder: tuple[tuple[Any, ...], Decoder] | None = None
+    """With the version of the weights it was made from."""
     is_training: bool = False
 
     @abstractmethod
@@ -111,7 +114,7 @@ class NeuralRecommender(Recommender):
         self._start(data.matrix, training.seed)
         self.network.to(device)
         self.log = []
-        self.cached = None
+        self._forget()
 
     @property
     def device(self) -> torch.device:
@@ -121,7 +124,7 @@ class NeuralRecommender(Recommender):
     def to(self, device: str) -> Self:
         self.check_fitted()
         self.network.to(choose_device(device))
-        self.cached = None
+        self._forget()
         return self
 
     def scores(self, histories: sp.csr_array) -> Tensor:
@@ -146,4 +149,11 @@ class NeuralRecommender(Recommender):
         self.network = self._build(len(self.items))
         self.network.load_state_dict(state, assign=True)  # no copy: they may lie in a file that is mapped
         self.network.requires_grad_(True)
-        self.cached = None
+        self._forget()
+
+    def version(self) -> tuple[tuple[int, int], ...]:
+        """Changes with the weights, except in training, where a GPU replays what it has recorded."""
+        return tuple((table.data_ptr(), table._version) for table in self.network.parameters())
+
+    def _forget(self) -> None:
+        self.cached = self.kept_decoder = None

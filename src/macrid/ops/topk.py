@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -30,37 +32,95 @@ GROUP = 16  # items compared by their maximum first
 LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
 
 
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """What turns components into scores of items; all that does not depend on users is computed once."""
+
+    items: Tensor
+    """(items, dim)"""
+    log_assignment: Tensor
+    """(items, concepts)"""
+    temperature: float = 1.0
+    is_hard: bool = False
+    """Score every item in its likeliest concept only, which saves computing the others."""
+
+    @cached_property
+    def concept_of(self) -> Tensor:
+        """The likeliest concept of every item: (items,)."""
+        return self.log_assignment.argmax(dim=1)
+
+    @cached_property
+    def likeliest(self) -> np.ndarray:
+        """As `concept_of`, for people. Do not change it."""
+        return self.concept_of.cpu().numpy()
+
+    @cached_property
+    def order(self) -> Tensor | None:
+        """Items by concept, so that a tile has one concept; None if they are scored in all concepts."""
+        return torch.argsort(self.concept_of, stable=True) if self.is_hard else None
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Of every item in `order`: (items,)."""
+        assert self.order is not None
+        return torch.argsort(self.order)
+
+    @cached_property
+    def bounds(self) -> list[int]:
+        """Where concepts begin and end in `order`."""
+        if not self.is_hard:
+            return []
+        return [0, *torch.bincount(self.concept_of, minlength=self.log_assignment.shape[1]).cumsum(0).tolist()]
+
+    @cached_property
+    def tables(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Items and assignments in `order`, or as they are with the order to take them in if they are too many."""
+        if self.order is None or self.items.numel() > _limit(BLOCK, self.items):
+            return self.items, self.log_assignment, self.order
+        return self.items[self.order], self.log_assignment[self.order], None
+
+    @cached_property
+    def assignment(self) -> Tensor | None:
+        """(concepts, items); None if there are too many."""
+        if self.log_assignment.numel() > _limit(BLOCK, self.items):
+            return None
+        return self.log_assignment.t().exp().contiguous()
+
+    @cached_property
+    def reach(self) -> tuple[Tensor, Tensor]:
+        """The length of the longest item, and how far the log of an item's likeliest assignment is from 0."""
+        log_c = self.log_assignment.gather(1, self.concept_of[:, None]) if self.is_hard else self.log_assignment
+        likeliest = log_c.amax(dim=1)
+        return torch.linalg.vector_norm(self.items, dim=-1).max(), torch.maximum(-likeliest.min(), log_c.max())
+
+
 @torch.no_grad()
 def top(
+    decoder: Decoder,
     components: Tensor,
-    items: Tensor,
-    log_assignment: Tensor,
-    temperature: float,
     n: int,
     *,
     hidden: tuple[Tensor, Tensor] | None = None,
     allowed: Tensor | None = None,
-    concept_of: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Positions and log-probabilities of the n best items, best first: (batch, n) each.
 
-    components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
+    components: (batch, concepts, dim).
     hidden: (rows, columns) of what must not be chosen. allowed: (items,) True where an item may be chosen. Where fewer
     than n are left, others follow with −inf. Z_u sums over all items, whether they may be chosen or not.
-    concept_of: (items,) score every item in this concept only, which saves computing the others.
     Which of several items with equal scores comes first is left open.
     """
-    z = components.div(temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
-    scorer = _Scorer(z, items, log_assignment, concept_of)
-    if scorer.order is not None:
-        allowed = None if allowed is None else allowed[scorer.order]
-        hidden = None if hidden is None else (hidden[0], torch.argsort(scorer.order)[hidden[1]])
+    z = components.div(decoder.temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
+    scorer = _Scorer(decoder, z)
+    if decoder.order is not None:
+        allowed = None if allowed is None else allowed[decoder.order]
+        hidden = None if hidden is None else (hidden[0], decoder.place[hidden[1]])
     positions, log_p = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)]
     for first in range(0, len(components), scorer.users):
-        own = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
-        found = _top(scorer, z[:, first : first + scorer.users], n, own, allowed)
-        positions.append(found[0])
-        log_p.append(found[1])
+        of_block = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
+        best = _top(scorer, z[:, first : first + scorer.users], n, of_block, allowed)
+        positions.append(best[0])
+        log_p.append(best[1])
     return torch.cat(positions), torch.cat(log_p)
 
 
@@ -88,33 +148,25 @@ def _top(
 
 
 class _Scorer:
-    """The scores of blocks of items: log p_ui, or p_ui itself if no p_ui can leave the range of the numbers.
+    """The scores of blocks of items: log p_ui, or p_ui itself if no p_ui can leave the range of the numbers."""
 
-    Items with one concept each are taken in the order of their concepts, so that a tile has one concept.
-    """
-
-    def __init__(self, z: Tensor, items: Tensor, log_assignment: Tensor, concept_of: Tensor | None) -> None:
-        block, tile = (limits.get(z.device.type, limits["cpu"]) for limits in (BLOCK, TILE))
-        self.items, self.log_assignment = items, log_assignment
-        self.order, self.gathered, self.bounds = None, None, []
-        if concept_of is not None:
-            self.order = self.gathered = torch.argsort(concept_of, stable=True)
-            self.bounds = [0, *torch.bincount(concept_of, minlength=len(z)).cumsum(0).tolist()]
-            if items.numel() <= block:  # once for all users; tile by tile if there are too many
-                self.items, self.log_assignment, self.gathered = items[self.order], log_assignment[self.order], None
-        self.fused = concept_of is None and kernels.serve(z)
-        own = log_assignment if concept_of is None else log_assignment.gather(1, concept_of[:, None])
-        self.linear = not self.fused and _is_bounded(z, items, own)
+    def __init__(self, decoder: Decoder, z: Tensor) -> None:
+        block, tile, items = _limit(BLOCK, z), _limit(TILE, z), decoder.items
+        self.order, self.bounds = decoder.order, decoder.bounds
+        self.items, self.log_assignment, self.gathered = decoder.tables
+        self.fused = self.order is None and kernels.serve(z)
+        self.linear = not self.fused and _is_bounded(z, decoder)
         self.users = max(1, min(z.shape[1], max(USERS, tile // len(items)), block))
         self.width = min(len(items), block // self.users)
         self.size = max(1, min(self.width, tile // max(self.users, z.shape[2])))
         self.memory = z.new_empty(self.users * self.width)
-        rows, is_small = 0 if self.fused else self.users, log_assignment.numel() <= block
+        rows = 0 if self.fused else self.users
         self.assignment = None  # (concepts, items) if all concepts are taken at once
-        if self.linear and self.order is None and is_small and len(z) * self.users <= FEW_ROWS:
+        if self.linear and self.order is None and len(z) * self.users <= FEW_ROWS:
+            self.assignment = decoder.assignment
+        if self.assignment is not None:
             rows = len(z) * self.users
             self.size = max(1, min(self.width, tile // rows))
-            self.assignment = log_assignment.t().exp().contiguous()
         self.scratch = z.new_empty(rows * self.size)
 
     def log(self, values: Tensor) -> Tensor:
@@ -200,10 +252,13 @@ def _within(places: tuple[Tensor, Tensor], axis: int, start: int, stop: int) -> 
     return (rows - start, columns) if axis == 0 else (rows, columns - start)
 
 
-def _is_bounded(z: Tensor, items: Tensor, log_assignment: Tensor) -> bool:
+def _is_bounded(z: Tensor, decoder: Decoder) -> bool:
     """Whether every p_ui is within exp(±LARGEST), whatever the angles between components and items."""
     if z.shape[1] == 0:
         return True
-    longest = torch.linalg.vector_norm(z, dim=-1).max() * torch.linalg.vector_norm(items, dim=-1).max()
-    least = log_assignment.amax(dim=1).min()  # of an item's likeliest concept
-    return bool(longest + torch.maximum(-least, log_assignment.max()) <= LARGEST)
+    longest, log_c = decoder.reach
+    return bool(torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c <= LARGEST)
+
+
+def _limit(limits: dict[str, int], tensor: Tensor) -> int:
+    return limits.get(tensor.device.type, limits["cpu"])

@@ -30,13 +30,13 @@ from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction, along
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import SEEN, Space, digest, space_of
-from macrid.control.steer import placed
+from macrid.control.state import placed
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.models.multvae import MultVAE
-from macrid.ops.topk import pairs, top
+from macrid.ops.topk import Decoder, pairs, top
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -136,10 +136,8 @@ class _Decoded:
         """
         chosen = slice(None) if items is None else torch.from_numpy(items)
         z = torch.from_numpy(np.ascontiguousarray(components)).to(self.items)
-        ranking, _ = top(
-            z, self.items[chosen], self.offsets[chosen], self.temperature, n, hidden=pairs(seen, self.items.device)
-        )
-        return ranking.cpu().numpy()
+        decoder = Decoder(self.items[chosen], self.offsets[chosen], self.temperature)
+        return top(decoder, z, n, hidden=pairs(seen, self.items.device))[0].cpu().numpy()
 
 
 def measure(
@@ -165,7 +163,7 @@ def measure(
     columns = [column for column in columns_of(model) if column.is_usable()] if columns is None else columns
     random = np.random.default_rng(seed)
     decoded = _Decoded(
-        space.components(heldout.history), space.directions, space.log_assignment, space.model.settings.temperature,
+        space.components(heldout.history), space.decoder.items, space.log_assignment, space.model.settings.temperature,
         space.is_cosine,
     )  # fmt: skip
     other = None if beside is None else _decoded(beside, model, heldout)

@@ -13,27 +13,27 @@ from typing import Generic, TypeVar
 
 from macrid.serving.problems import RefusedError
 
-Ask = TypeVar("Ask")
+Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class Batcher(Generic[Ask, Answer]):
+class Batcher(Generic[Question, Answer]):
     """Answers many questions with one call, on a thread of its own."""
 
     def __init__(
         self,
-        answer: Callable[[Sequence[Ask]], Sequence[Answer | Exception]],
+        answer: Callable[[Sequence[Question]], Sequence[Answer | Exception]],
         most: int,
         queue: int,
         on_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
         """most: questions in a batch. queue: questions that may wait. on_batch: told the size of each."""
         self._answer, self._most, self._queue, self._on_batch = answer, most, queue, on_batch
-        self._waiting: deque[tuple[Ask, asyncio.Future[Answer]]] = deque()
+        self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="macrid-batch")
         self._pump: asyncio.Task[None] | None = None
 
-    async def ask(self, question: Ask) -> Answer:
+    async def ask(self, question: Question) -> Answer:
         """The answer; a `RefusedError` if too many are waiting already."""
         if len(self._waiting) >= self._queue:
             raise RefusedError(503, f"{self._queue:,} requests are waiting already; try again", {"retry-after": "1"})
@@ -52,16 +52,16 @@ class Batcher(Generic[Ask, Answer]):
                 continue
             self._on_batch(len(taken))
             try:
-                answers = await loop.run_in_executor(self._thread, self._answer, [ask for ask, _ in taken])
+                answers = await loop.run_in_executor(self._thread, self._answer, [question for question, _ in taken])
             except Exception as error:
                 answers = [error] * len(taken)
-            for (_, future), found in zip(taken, answers, strict=True):
+            for (_, future), answer in zip(taken, answers, strict=True):
                 if future.done():
                     continue
-                if isinstance(found, Exception):
-                    future.set_exception(found)
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
                 else:
-                    future.set_result(found)
+                    future.set_result(answer)
 
     def close(self) -> None:
         """Let the thread end after what it is doing."""

@@ -17,7 +17,7 @@ from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 if TYPE_CHECKING:
-    from macrid.serving.served import Served
+    from macrid.serving.hosted import Hosted
 
 MOST_KNOBS = 8  # of a concept on the card; the others are asked for by themselves
 BINS = 32
@@ -28,30 +28,31 @@ MOST_CATEGORIES = 200  # of an attribute that a map is coloured by; all others a
 class Card:
     """Tells about one run."""
 
-    def __init__(self, served: Served, settings: ServingSettings, can_edit: bool) -> None:
-        self.served, self.settings, self.can_edit = served, settings, can_edit
+    def __init__(self, hosted: Hosted, settings: ServingSettings, can_edit: bool) -> None:
+        self.hosted, self.settings, self.can_edit = hosted, settings, can_edit
 
     def model(self) -> dict[str, Any]:
         """As the schema `Model`."""
-        served, model, s = self.served, self.served.model, self.settings
+        hosted, model, s = self.hosted, self.hosted.model, self.settings
         return {
-            "run": served.run.name,
-            "digest": served.digest,
+            "run": hosted.run.name,
+            "run_id": hosted.run_id,
+            "digest": hosted.digest,
             "version": __version__,
             "model": type(model).__name__,
             "settings": model.settings.model_dump(mode="json"),
             "training": None if model.training is None else model.training.model_dump(mode="json"),
-            "data": _without_paths(served.config.get("data") or {}),
+            "data": _without_paths(hosted.config.get("data") or {}),
             "items": len(model.items),
-            "users": len(served.users),
-            "has_concepts": served.space is not None,
-            "has_titles": served.titles is not None,
-            "has_pictures": served.pictures.any,
-            "can_rename": self.can_edit and served.space is not None,
+            "users": len(hosted.users),
+            "has_concepts": hosted.space is not None,
+            "has_titles": hosted.titles is not None,
+            "has_pictures": hosted.pictures.any,
+            "can_rename": self.can_edit and hosted.space is not None,
             "score_name": model.score_name,
-            "metrics": served.metrics,
+            "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
-            "towards": [] if served.space is None else [column.name for column in served.space.columns],
+            "towards": [] if hosted.space is None else [column.name for column in hosted.space.columns],
             "limits": {
                 "n": s.max_items,
                 "history": s.max_history,
@@ -59,7 +60,7 @@ class Card:
                 "moves": s.max_moves,
                 "body": s.max_body,
             },
-            "concepts": [] if served.space is None else self.concepts(),
+            "concepts": [] if hosted.space is None else self.concepts(),
         }
 
     # Concepts and dimensions
@@ -70,7 +71,7 @@ class Card:
 
     def concept(self, entry: ConceptName) -> dict[str, Any]:
         """As the schema `Concept`."""
-        space, model, k = self._space(), self.served.model, entry.concept
+        space, model, k = self._space(), self.hosted.model, entry.concept
         own, popularity = space.own(k), model.popularity
         knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
         return {
@@ -120,7 +121,7 @@ class Card:
 
     def check(self, concept: int, dimension: int | None = None) -> None:
         """Refuse what is not there."""
-        space = self.served.concepts()
+        space = self.hosted.concepts()
         if not 0 <= concept < space.concepts:
             raise RefusedError(404, f"no concept {concept}; there are 0 to {space.concepts - 1}")
         if dimension is not None and not 0 <= dimension < space.dim:
@@ -169,11 +170,11 @@ class Card:
         return found
 
     def _space(self) -> Space:
-        assert self.served.space is not None
-        return self.served.space
+        assert self.hosted.space is not None
+        return self.hosted.space
 
     def _names(self) -> Names:
-        names = meaning_of(self.served.model).names
+        names = meaning_of(self.hosted.model).names
         assert names is not None
         return names
 
@@ -183,13 +184,13 @@ class Card:
     def attributes(self) -> dict[str, str]:
         """Name → "number" or "category"."""
         found = {POPULARITY: "number"}
-        for attribute in read_attributes(self.served.model.table):
+        for attribute in read_attributes(self.hosted.model.table):
             found[attribute.name] = "category" if attribute.numbers is None else "number"
         return found
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`."""
-        model = self.served.model
+        model = self.hosted.model
         if name == POPULARITY:
             return {"name": name, "kind": "number", "values": self._shown(model.popularity), "labels": []}
         found = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
@@ -212,7 +213,7 @@ class Card:
 
     def _shown(self, values: np.ndarray) -> list[float | None]:
         """Of the items on the map; None where unknown."""
-        return [None if np.isnan(value) else float(value) for value in values[self.served.on_map]]
+        return [None if np.isnan(value) else float(value) for value in values[self.hosted.on_map]]
 
 
 def _without_paths(data: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -14,18 +13,19 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from macrid.concepts.meaning import meaning_of
 from macrid.control.moves import Move
-from macrid.control.steer import State
+from macrid.control.state import State
 from macrid.control.traverse import traverse
 from macrid.errors import RequestError
 from macrid.pictures import layout
 from macrid.serving import schemas, schemas_about
+from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import Who, batch, check_length, check_n, moves_of, recommend, who
-from macrid.serving.scoring import Turn
-from macrid.serving.service import Hosted, Service
+from macrid.serving.recommending import Person, batch, check_length, check_n, moves_of, person_of, recommend
+from macrid.serving.service import Service
 from macrid.version import __version__
 
 Limit = Annotated[int, Query(ge=1, le=100, description="How many on a page.")]
@@ -47,9 +47,10 @@ def router(service: Service, on_reload: Callable[[], None] | None = None) -> API
 
 
 def _json(content: Any, **headers: str) -> Response:
-    """Answers are written by us; the schemas of the description are checked in tests, not for every request."""
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
-    return Response(text, headers={**NO_STORE, **headers}, media_type="application/json")
+    """The schemas of the description are checked in tests, not for every request."""
+    return Response(
+        to_json(content, inf_nan_mode="null"), headers={**NO_STORE, **headers}, media_type="application/json"
+    )
 
 
 def _direct(body: type[BaseModel]) -> type[APIRoute]:
@@ -77,20 +78,20 @@ def _about(router: APIRouter, service: Service) -> None:
     async def model_card() -> Response:
         """What is served: settings, scores, concepts and dimensions with names and evidence."""
         hosted = service.hosted
-        hosted.served.refresh_names()
+        hosted.refresh_names()
         return _json(await service.slowly(hosted.card.model))
 
     @router.get("/report", response_model=schemas_about.Report, tags=["about"])
     async def report() -> Response:
         """How good the model is and how far it comes apart; the latter is worked out at the first call."""
         hosted = service.hosted
-        state, inspection, message = await service.slowly(hosted.served.inspection.get)
-        log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.served.model.log]
+        state, inspection, message = await service.slowly(hosted.inspection.get)
+        log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.model.log]
         return _json(
             {
                 "state": state,
-                "message": hosted.served.without_paths(message),
-                "metrics": hosted.served.metrics,
+                "message": hosted.without_paths(message),
+                "metrics": hosted.metrics,
                 "log": log,
                 "inspection": inspection,
             }
@@ -108,14 +109,13 @@ def _about(router: APIRouter, service: Service) -> None:
 
 
 def _map(hosted: Hosted) -> dict[str, Any]:
-    served = hosted.served
-    state, placed, message = served.map.get()
-    x, y = (part[served.on_map] for part in (layout.rough(served.model) if placed is None else placed))
-    concept = np.zeros(len(x), dtype=int) if served.concept_of is None else served.concept_of[served.on_map]
+    state, placed, message = hosted.map.get()
+    x, y = (part[hosted.on_map] for part in (layout.rough(hosted.model) if placed is None else placed))
+    concept = np.zeros(len(x), dtype=int) if hosted.concept_of is None else hosted.concept_of[hosted.on_map]
     told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
     return {
-        "state": state, "message": served.without_paths(message), **told, "concept": concept.tolist(),
-        "id": [str(item) for item in served.model.items.take(served.on_map)],
+        "state": state, "message": hosted.without_paths(message), **told, "concept": concept.tolist(),
+        "id": [str(item) for item in hosted.model.items.take(hosted.on_map)],
     }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def _items(router: APIRouter, service: Service) -> None:
         """Many items by their ids."""
         hosted = service.hosted
         check_length(service, asked.ids, "ids")
-        positions, unknown = hosted.served.positions(asked.ids)
+        positions, unknown = hosted.positions(asked.ids)
         return _json(
             {"items": [_found(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]}
         )
@@ -144,7 +144,7 @@ def _items(router: APIRouter, service: Service) -> None:
     async def item(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
         """Everything known about an item."""
         hosted = service.hosted
-        return _json(_item(hosted, hosted.served.position(item)))
+        return _json(_item(hosted, hosted.position(item)))
 
     @router.get(
         "/pictures/{item:path}",
@@ -154,13 +154,13 @@ def _items(router: APIRouter, service: Service) -> None:
     )
     async def picture(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)], request: Request) -> Response:
         """The picture of an item."""
-        served = service.hosted.served
-        position = served.position(item)
-        etag = served.pictures.etag(position) or ""
+        hosted = service.hosted
+        position = hosted.position(item)
+        etag = hosted.pictures.etag(position) or ""
         headers = {"etag": etag, "cache-control": "private, max-age=3600", "content-security-policy": PICTURE_POLICY}
-        if etag and etag in request.headers.get("if-none-match", "") and served.pictures.has(position):
+        if etag and etag in request.headers.get("if-none-match", "") and hosted.pictures.has(position):
             return Response(status_code=304, headers=headers)
-        found = served.pictures.of(position)
+        found = hosted.pictures.of(position)
         if found is None:
             raise RefusedError(404, f"item {item[:80]!r} has no picture")
         return Response(found[0], headers=headers, media_type=found[1])
@@ -172,15 +172,15 @@ def _items(router: APIRouter, service: Service) -> None:
         """Items close to an item."""
         hosted = service.hosted
         check_n(service, n)
-        position = hosted.served.position(item)
-        found = await service.slowly(hosted.served.model.similar_items, hosted.served.model.items[position], n)
+        position = hosted.position(item)
+        found = await service.slowly(hosted.model.similar_items, hosted.model.items[position], n)
         return _json({"item": item, "items": [entry.as_json() for entry in found]})
 
     @router.post("/traverse", response_model=schemas.Traversed, responses=answers(404, 409), tags=["steering"])
     async def walk(asked: schemas.TraverseRequest) -> Response:
         """Items that differ from one in a single dimension."""
         hosted = service.hosted
-        hosted.served.concepts()
+        hosted.concepts()
         return _json(await service.slowly(_traverse, hosted, service, asked))
 
 
@@ -191,26 +191,26 @@ def _search(hosted: Hosted, q: str, limit: int, offset: int, concept: int | None
     among = None
     if concept is not None:
         hosted.card.check(concept)
-        among = np.asarray(hosted.served.concept_of == concept)
-    positions, total = hosted.served.search.find(q, limit=limit, offset=offset, among=among)
+        among = np.asarray(hosted.concept_of == concept)
+    positions, total = hosted.search.find(q, limit=limit, offset=offset, among=among)
     return {"total": total, "offset": offset, "items": [_found(hosted, int(at)) for at in positions]}
 
 
 def _found(hosted: Hosted, position: int) -> dict[str, Any]:
-    return {**hosted.served.ref(position), "popularity": int(hosted.served.model.popularity[position])}
+    return {**hosted.ref(position), "popularity": int(hosted.model.popularity[position])}
 
 
 def _item(hosted: Hosted, position: int) -> dict[str, Any]:
-    served, table = hosted.served, hosted.served.model.table
+    table = hosted.model.table
     row = {} if table is None else table.slice(position, 1).to_pylist()[0]
     concepts = None
-    if served.space is not None:
-        concepts = [round(float(p), 6) for p in served.space.log_assignment[position].exp().cpu()]
+    if hosted.space is not None:
+        concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
     found = {"concept_share": None, **_found(hosted, position)}
     return {
         **found, "concepts": concepts,
         "attributes": {name: _plain(value) for name, value in row.items() if name != "title"},
-        "picture": f"/v1/pictures/{quote(found['id'], safe='')}" if served.pictures.has(position) else None,
+        "picture": f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None,
     }  # fmt: skip
 
 
@@ -224,15 +224,15 @@ def _plain(value: Any) -> Any:
 
 
 def _traverse(hosted: Hosted, service: Service, asked: schemas.TraverseRequest) -> dict[str, Any]:
-    served, model = hosted.served, hosted.served.model
+    model = hosted.model
     if sum(given is not None for given in (asked.item, asked.history, asked.user)) != 1:
         raise RequestError("start from an item, a history or a user: give one of them")
     start: dict[str, Any] = {"item": None}
     if asked.item is not None:
-        start["item"] = model.items[int(served.all_known([asked.item], "item")[0])]
+        start["item"] = model.items[int(hosted.all_known([asked.item], "item")[0])]
     else:
-        own = who(hosted, service, asked.history, asked.user)
-        start["history"] = [model.items[int(at)] for at in own.known]
+        person = person_of(hosted, service, asked.history, asked.user)
+        start["history"] = [model.items[int(at)] for at in person.history]
     found = traverse(
         model, dimension=asked.dimension, steps=asked.steps, concept=asked.concept, min_users=asked.min_users,
         keep_start=asked.keep_start, **start,
@@ -259,10 +259,10 @@ def _people(router: APIRouter, service: Service) -> None:
     async def encode(asked: schemas.EncodeRequest) -> Response:
         """Where somebody is: shares of concepts, and a component in each."""
         hosted = service.hosted
-        hosted.served.concepts()
-        own = who(hosted, service, asked.history, asked.user)
-        moves = await moves_of(hosted, service, asked.moves)
-        return _json(await service.slowly(_encode, hosted, own, moves, asked.bounded))
+        hosted.concepts()
+        person = person_of(hosted, service, asked.history, asked.user)
+        moves, warnings = await moves_of(hosted, service, asked)
+        return _json(await service.slowly(_encode, hosted, person, moves, asked.bounded, warnings))
 
     @router.get("/users", response_model=schemas_about.UserPage, tags=["people"])
     async def users(
@@ -271,7 +271,7 @@ def _people(router: APIRouter, service: Service) -> None:
         offset: Offset = 0,
     ) -> Response:
         """Users whose histories are at hand."""
-        page, total = service.hosted.served.users.page(q, limit, offset)
+        page, total = service.hosted.users.page(q, limit, offset)
         told = [{"id": user, "items": items} for user, items in page]
         return _json({"total": total, "offset": offset, "users": told})
 
@@ -279,22 +279,23 @@ def _people(router: APIRouter, service: Service) -> None:
     async def user(user: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
         """What a known user has."""
         hosted = service.hosted
-        positions = hosted.served.users.history(user)
+        positions = hosted.users.history(user)
         return _json({"id": user, "history": [_found(hosted, int(at)) for at in positions]})
 
 
 @torch.no_grad()
-def _encode(hosted: Hosted, own: Who, moves: tuple[Move, ...], bounded: bool) -> dict[str, Any]:
-    space, served = hosted.served.concepts(), hosted.served
-    matrix = served.model.matrix([own.known])
+def _encode(
+    hosted: Hosted, person: Person, moves: tuple[Move, ...], bounded: bool, warnings: tuple[str, ...]
+) -> dict[str, Any]:
+    space, matrix = hosted.concepts(), hosted.model.matrix([person.history])
     confidence = space.confidence(matrix)[0]
-    turn = Turn.of(State.of(space, torch.from_numpy(space.components(matrix)[0])), moves, bounded)
-    components, recommended = turn.after.components.numpy(), turn.after.shares().numpy()
+    moved = State.of(space, space.components(matrix)[0]).after(moves, bounded)
+    components, recommended = moved.state.components.numpy(), moved.state.shares().numpy()
     places = np.full((space.concepts, 2), np.nan)
-    state, placed, _ = served.map.get(start=False)
+    state, placed, _ = hosted.map.get(start=False)
     if state == "ready" and placed is not None:
         places = layout.around(placed[0], placed[1], space.items, components)
-    told = [
+    concepts = [
         {
             "concept": k,
             "share": float(confidence[k] / max(float(confidence.sum()), 1e-12)),
@@ -306,7 +307,11 @@ def _encode(hosted: Hosted, own: Who, moves: tuple[Move, ...], bounded: bool) ->
         }
         for k in range(space.concepts)
     ]
-    return {"unknown": [str(value) for value in own.unknown], "concepts": told, "warnings": list(turn.warnings)}
+    return {
+        "unknown": [str(value) for value in person.unknown],
+        "concepts": concepts,
+        "warnings": [*warnings, *moved.warnings],
+    }
 
 
 def _concepts(router: APIRouter, service: Service) -> None:
@@ -330,7 +335,7 @@ def _concepts(router: APIRouter, service: Service) -> None:
         hosted = service.hosted
         service.check_may_edit()
         hosted.card.check(concept)
-        await service.slowly(hosted.served.rename, lambda names: names.renamed(concept, asked.name))
+        await service.slowly(hosted.rename, lambda names: names.renamed(concept, asked.name))
         return _json(await service.slowly(lambda: hosted.card.concepts()[concept]))
 
     @router.patch(
@@ -346,9 +351,9 @@ def _concepts(router: APIRouter, service: Service) -> None:
         hosted.card.check(concept, dimension)
         given = asked.model_dump(exclude_none=True)
         await service.slowly(
-            hosted.served.rename, lambda names: names.renamed_dimension(concept, dimension, **given)
+            hosted.rename, lambda names: names.renamed_dimension(concept, dimension, **given)
         )  # fmt: skip
-        names = meaning_of(hosted.served.model).names
+        names = meaning_of(hosted.model).names
         assert names is not None
         return _json(await service.slowly(hosted.card.dimension, names.dimension(concept, dimension)))
 
@@ -366,7 +371,7 @@ def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] 
             service.agree_on(run)
         if on_reload is not None:
             on_reload()
-        return _json({"run": hosted.served.run.name, "digest": hosted.served.digest})
+        return _json({"run": hosted.run.name, "digest": hosted.digest})
 
 
 def health(service: Service) -> APIRouter:
@@ -385,8 +390,8 @@ def health(service: Service) -> APIRouter:
         """Whether it takes requests; not while it is about to end."""
         if service.is_draining:
             raise RefusedError(503, "this process is about to end and takes no new requests", {"retry-after": "1"})
-        served = service.hosted.served
-        told = {"status": "ok", "version": __version__, "run": served.run.name, "digest": served.digest}
+        hosted = service.hosted
+        told = {"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest}
         return JSONResponse(told, headers=NO_STORE)
 
     @found.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})

@@ -1,23 +1,26 @@
-"""From a request for recommendations to a question for the model, and from its answer to JSON."""
+"""From a request for recommendations to a question for the engine, and from its answer to JSON."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from macrid.concepts.directions import directions_towards
+from macrid.control.engine import Answer, Question, changes
 from macrid.control.explain import explain
+from macrid.control.links import carried_over
 from macrid.control.moves import Move
+from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.serving import schemas
+from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError
-from macrid.serving.scoring import Answer, Ask, Ranking
-from macrid.serving.service import Hosted, Service
+from macrid.serving.service import Service
 
 MOST_EXPLAINED = 500  # items of a history: each is left out once
 PULLS = 3
@@ -25,24 +28,24 @@ MOST_LISTED = 100_000  # items in all lists of a batch request
 
 
 @dataclass(frozen=True, eq=False)
-class Who:
-    """Somebody: positions of the history, and ids that are unknown."""
+class Person:
+    """Who items are recommended to."""
 
-    known: np.ndarray
+    history: np.ndarray
+    """Positions of items."""
     unknown: list[Id]
     seen: np.ndarray
     """What `exclude_seen` leaves out."""
 
 
-def who(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Who:
+def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Person:
     """Of a history, or of a known user."""
     if history is None:
         assert user is not None
-        users = hosted.served.users
-        return Who(users.history(user), [], users.seen(user))
+        return Person(hosted.users.history(user), [], hosted.users.seen(user))
     check_length(service, history, "history")
-    known, unknown = hosted.served.known(history)
-    return Who(known, unknown, known)
+    known, unknown = hosted.known(history)
+    return Person(known, unknown, known)
 
 
 def check_length(service: Service, ids: Sequence[Id] | None, what: str) -> None:
@@ -57,136 +60,142 @@ def check_n(service: Service, n: int) -> None:
         raise RequestError(f"n is {n:,}; this service gives at most {service.settings.max_items:,} items")
 
 
-async def moves_of(hosted: Hosted, service: Service, moves: Sequence[schemas.Move]) -> tuple[Move, ...]:
-    """As the model takes them; the directions of attributes are worked out first, beside the batches."""
-    if not moves:
-        return ()
-    if len(moves) > service.settings.max_moves:
-        raise RequestError(f"there are {len(moves)} moves; this service takes at most {service.settings.max_moves}")
-    space = hosted.served.concepts()
-    given = tuple(Move.read(move.model_dump(exclude_none=True)) for move in moves)
-    for move in given:
+async def moves_of(
+    hosted: Hosted, service: Service, request: schemas.Moving
+) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """The moves that can be made, and warnings about the others.
+
+    The directions of attributes are worked out first, beside the batches.
+    """
+    if not request.moves:
+        return (), ()
+    if len(request.moves) > service.settings.max_moves:
+        raise RequestError(
+            f"there are {len(request.moves)} moves; this service takes at most {service.settings.max_moves}"
+        )
+    space = hosted.concepts()
+    moves = tuple(Move.read(move.model_dump(exclude_none=True)) for move in request.moves)
+    is_same_run = request.run in (None, hosted.run_id)
+    for move in moves:
         if move.towards is not None and move.towards not in space.towards:
-            await service.slowly(directions_towards, space, move.towards)
-    return given
+            with nullcontext() if is_same_run else suppress(RequestError):
+                await service.slowly(directions_towards, space, move.towards)
+    return carried_over(space, moves, is_same_run)
 
 
-def question(
+def question_of(
     hosted: Hosted,
     service: Service,
-    own: Who,
+    person: Person,
     n: int,
     exclude_seen: bool,
     include: Sequence[Id] | None = None,
     exclude: Sequence[Id] | None = None,
-    moves: tuple[Move, ...] = (),
-    bounded: bool = True,
-    by_concept: bool = False,
-) -> Ask:
-    """Checked: there are n items to choose from."""
-    served, allowed = hosted.served, None
+    **more: Any,
+) -> Question:
+    """more: fields of a `Question`."""
     for what, ids in (("include", include), ("exclude", exclude)):
         check_length(service, ids, what)
     check_n(service, n)
-    hidden = own.seen if exclude_seen else own.seen[:0]
+    hidden = person.seen if exclude_seen else person.seen[:0]
     if exclude:
-        hidden = np.union1d(hidden, served.positions(exclude)[0])
-    count = len(served.model.items)
-    left = count - len(hidden)
+        hidden = np.union1d(hidden, hosted.positions(exclude)[0])
+    allowed = None
     if include is not None:
-        allowed = np.zeros(count, dtype=bool)
-        allowed[served.all_known(include, "include")] = True
-        left = int(allowed.sum()) - int(allowed[hidden].sum())
-    if left < n:
+        allowed = np.zeros(len(hosted.model.items), dtype=bool)
+        allowed[hosted.all_known(include, "include")] = True
+    return Question(person.history, n, hidden, allowed, **more)
+
+
+async def recommend(hosted: Hosted, service: Service, request: schemas.RecommendRequest) -> dict[str, Any]:
+    """As the schema `Recommended`."""
+    person = person_of(hosted, service, request.history, request.user)
+    if request.explain and len(person.history) > MOST_EXPLAINED:
         raise RequestError(
-            f"{n} items were asked for, but {left} of {count:,} are left after excluding"
-            f" {'the history and ' if exclude_seen else ''}what was ruled out; ask for fewer or exclude less"
+            f"the history has {len(person.history):,} items; explanations are given for {MOST_EXPLAINED}"
         )
-    if by_concept:
-        served.concepts()
-    return Ask(own.known, n, hidden, allowed, moves, bounded, by_concept)
-
-
-async def recommend(hosted: Hosted, service: Service, asked: schemas.RecommendRequest) -> str:
-    """The JSON of a `Recommended`."""
-    own = who(hosted, service, asked.history, asked.user)
-    if asked.explain and len(own.known) > MOST_EXPLAINED:
-        raise RequestError(f"the history has {len(own.known):,} items; explanations are given for {MOST_EXPLAINED}")
-    moves = await moves_of(hosted, service, asked.moves)
-    ask = question(
-        hosted, service, own, asked.n, asked.exclude_seen, asked.include, asked.exclude, moves, asked.bounded,
-        asked.by_concept,
+    moves, warnings = await moves_of(hosted, service, request)
+    if request.by_concept or request.concept is not None:
+        hosted.concepts()
+    question = question_of(
+        hosted, service, person, request.n, request.exclude_seen, request.include, request.exclude, moves=moves,
+        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept,
     )  # fmt: skip
-    if ask.is_heavy:
-        (answer,) = _answers(await service.at_length(hosted.served.scorer.answer, [ask]))
+    if question.by_concept:  # takes as long as many others, who should not wait for it
+        answer = await service.at_length(hosted.engine.ask, question)
     else:
-        answer = await hosted.batcher.ask(ask)
-    reasons = await service.at_length(_reasons, hosted, own, answer) if asked.explain and len(own.known) else None
-    return told(hosted, answer, own.unknown, asked.before, reasons)
+        answer = await hosted.batcher.ask(question)
+    reasons = None
+    if request.explain and len(person.history):
+        reasons = await service.at_length(_reasons, hosted, person, answer)
+    content = recommended(hosted, answer, person.unknown, request.before, reasons)
+    if request.moves and not moves:
+        content["moves"] = []
+    return content | {"warnings": [*warnings, *answer.warnings]}
 
 
-def told(
+def recommended(
     hosted: Hosted,
     answer: Answer,
     unknown: Sequence[Id] = (),
     before: bool = False,
     reasons: dict[int, dict[str, Any]] | None = None,
-) -> str:
-    """The JSON of a `Recommended`."""
-    parts = [
-        f'"unknown": {json.dumps([str(value) for value in unknown]) if unknown else "[]"}',
-        f'"items": {_list(hosted, answer.best, reasons)}',
-    ]
+) -> dict[str, Any]:
+    """As the schema `Recommended`."""
+    content: dict[str, Any] = {
+        "unknown": [str(value) for value in unknown],
+        "items": _items(hosted, answer.ranking, reasons),
+    }
     if answer.of_concepts:
-        rows = (
-            f'{{"concept": {k}, "items": {_list(hosted, ranking, reasons)}}}'
+        content["concepts"] = [
+            {"concept": k, "items": _items(hosted, ranking, reasons)}
+            | _moved(hosted, answer.of_concepts_before.get(k), ranking)
             for k, ranking in answer.of_concepts.items()
-        )
-        parts.append(f'"concepts": [{", ".join(rows)}]')
+        ]
     if answer.before is not None:
-        parts.append(f'"moved": {json.dumps(_changes(hosted, answer.before, answer.best))}')
-        parts.append(f'"moves": {json.dumps([move.as_json() for move in answer.moves])}')
-        parts.append(f'"effects": {json.dumps([effect.as_json() for effect in answer.effects])}')
+        content |= _moved(hosted, answer.before, answer.ranking)
+        content["moves"] = [move.as_json() for move in answer.moves]
+        content["effects"] = [effect.as_json() for effect in answer.effects]
     if before:
-        parts.append(f'"before": {_list(hosted, answer.before or answer.best)}')
+        content["before"] = _items(hosted, answer.before or answer.ranking)
     if answer.shares is not None:
-        parts.append(f'"shares": {json.dumps([round(float(share), 6) for share in answer.shares])}')
-    parts.append(f'"warnings": {json.dumps(answer.warnings) if answer.warnings else "[]"}')
-    return f"{{{', '.join(parts)}}}"
+        content["shares"] = [round(float(share), 6) for share in answer.shares]
+    return content | {"warnings": list(answer.warnings)}
 
 
-def _list(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> str:
-    scored, pairs = hosted.served.scored, zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True)
-    if reasons is None:
-        return f"[{', '.join([scored(position, score) for position, score in pairs])}]"
-    items = (f'{scored(at, score)[:-1]}, "reason": {json.dumps(reasons[at])}}}' for at, score in pairs)
-    return f"[{', '.join(items)}]"
+def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    items = [
+        {**hosted.ref(position), "score": float(f"{score:.6g}")}
+        for position, score in zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True)
+    ]
+    if reasons is not None:
+        for position, item in zip(ranking.positions.tolist(), items, strict=True):
+            item["reason"] = reasons[position]
+    return items
 
 
-def _changes(hosted: Hosted, before: Ranking, after: Ranking) -> dict[str, list[dict[str, Any]]]:
-    """Items that came in, went out, went up or down; ranks from 1."""
-    was = {at: rank for rank, at in enumerate(before.positions.tolist(), start=1)}
-    now = {at: rank for rank, at in enumerate(after.positions.tolist(), start=1)}
-    found: dict[str, list[dict[str, Any]]] = {"in": [], "out": [], "up": [], "down": []}
-    for at, rank in now.items():
-        if was.get(at) != rank:
-            found["in" if at not in was else "up" if rank < was[at] else "down"].append(_at_ranks(hosted, at, was, now))
-    found["out"] = [_at_ranks(hosted, at, was, now) for at in was if at not in now]
-    return found
+def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, Any]:
+    """What came in, went out, went up or down, under "moved"; nothing without moves."""
+    if before is None:
+        return {}
+    kinds = changes(before.positions.tolist(), after.positions.tolist())
+    moved = {
+        kind: [
+            {"id": ref["id"], "title": ref["title"], "before": change.before, "after": change.after}
+            for change in group
+            for ref in [hosted.ref(change.item)]
+        ]
+        for kind, group in kinds.items()
+    }
+    return {"moved": moved}
 
 
-def _at_ranks(hosted: Hosted, position: int, was: dict[int, int], now: dict[int, int]) -> dict[str, Any]:
-    item = hosted.served.ref(position)
-    return {"id": item["id"], "title": item["title"], "before": was.get(position), "after": now.get(position)}
-
-
-def _reasons(hosted: Hosted, own: Who, answer: Answer) -> dict[int, dict[str, Any]]:
+def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
     """For every item that is shown."""
-    model = hosted.served.model
-    rankings = [answer.best, *answer.of_concepts.values()]
+    model = hosted.model
+    rankings = [answer.ranking, *answer.of_concepts.values()]
     shown = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
-    ids = [model.items[int(at)] for at in shown]
-    history = [model.items[int(at)] for at in own.known]
+    ids, history = ([model.items[int(at)] for at in positions] for positions in (shown, person.history))
     reasons = explain(model, history, ids, most=PULLS)
     return {
         int(at): {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}
@@ -194,38 +203,42 @@ def _reasons(hosted: Hosted, own: Who, answer: Answer) -> dict[int, dict[str, An
     }
 
 
-def _answers(found: Sequence[Answer | Exception]) -> list[Answer]:
-    """All of them, unless something is wrong with one."""
-    for answer in found:
-        if isinstance(answer, Exception):
-            raise answer
-    return [answer for answer in found if isinstance(answer, Answer)]
-
-
-async def batch(hosted: Hosted, service: Service, asked: schemas.BatchRequest) -> str:
-    """The JSON of a `BatchRecommended`."""
-    count, most = len(asked.histories), service.settings.max_batch
+async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> dict[str, Any]:
+    """As the schema `BatchRecommended`."""
+    count, most = len(request.histories), service.settings.max_batch
     if count > most:
         raise RequestError(f"there are {count:,} histories; this service takes {most:,} at once")
     if not count:
         raise RefusedError(422, "there are no histories; send at least one")
-    if count * asked.n > MOST_LISTED:
-        raise RequestError(f"{count:,} lists of {asked.n:,} items are more than {MOST_LISTED:,} in all; ask for fewer")
-    check_length(service, asked.exclude, "exclude")
-    return await service.at_length(_batch, hosted, service, asked)
+    if count * request.n > MOST_LISTED:
+        raise RequestError(
+            f"{count:,} lists of {request.n:,} items are more than {MOST_LISTED:,} in all; ask for fewer"
+        )
+    check_length(service, request.exclude, "exclude")
+    return await service.at_length(_batch, hosted, service, request)
 
 
-def _batch(hosted: Hosted, service: Service, asked: schemas.BatchRequest) -> str:
-    excluded = None if asked.exclude is None else [hosted.served.model.items[int(at)] for at in
-                                                   hosted.served.positions(asked.exclude)[0]]  # fmt: skip
-    asks, unknown = [], []
-    for place, history in enumerate(asked.histories):
-        try:
-            own = who(hosted, service, history, None)
-            asks.append(question(hosted, service, own, asked.n, asked.exclude_seen, exclude=excluded))
-        except RequestError as error:
-            raise RequestError(f"histories[{place}]: {error}") from None
-        unknown.append(own.unknown)
-    answers = _answers(hosted.served.scorer.answer(asks))
-    parts = (told(hosted, answer, rest) for answer, rest in zip(answers, unknown, strict=True))
-    return f'{{"results": [{", ".join(parts)}]}}'
+def _batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> dict[str, Any]:
+    excluded = None if request.exclude is None else [hosted.model.items[int(at)] for at in
+                                                     hosted.positions(request.exclude)[0]]  # fmt: skip
+    questions, unknown, results = [], [], []
+    for place, history in enumerate(request.histories):
+        with _naming(place):
+            person = person_of(hosted, service, history, None)
+            questions.append(question_of(hosted, service, person, request.n, request.exclude_seen, exclude=excluded))
+        unknown.append(person.unknown)
+    for place, answer in enumerate(hosted.engine.answer(questions)):
+        with _naming(place):
+            if isinstance(answer, Exception):
+                raise answer
+        results.append(recommended(hosted, answer, unknown[place]))
+    return {"results": results}
+
+
+@contextmanager
+def _naming(place: int) -> Iterator[None]:
+    """Say which history an error is about."""
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(f"histories[{place}]: {error}") from None

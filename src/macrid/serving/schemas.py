@@ -75,6 +75,8 @@ class Move(Wire):
     """How much of what is recommended comes from the concept."""
     axis: Name | None = None
     """By which a numbered axis is known again; answers have it."""
+    name: Name | None = None
+    """Of a numbered dimension, or of the concept of a share; answers have it."""
 
 
 class Who(Wire):
@@ -92,7 +94,19 @@ class Who(Wire):
         return self
 
 
-class RecommendRequest(Who):
+class Moving(Who):
+    """Somebody, and what is moved."""
+
+    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
+    """One after the other; the same moves, sent again, give the same list."""
+    bounded: bool = True
+    """Go only as far as real users do."""
+    run: Name | None = None
+    """The `run_id` of the run that stored moves were made with. Those of another run are carried over along axes that
+    are still there, or by name, and left out where that cannot be; `warnings` say so."""
+
+
+class RecommendRequest(Moving):
     """What to recommend, and to whom."""
 
     model_config = ConfigDict(
@@ -117,10 +131,8 @@ class RecommendRequest(Who):
     """Choose among these only, all of them known."""
     exclude: Ids | None = None
     """Leave these out."""
-    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
-    """One after the other; the same moves, sent again, give the same list."""
-    bounded: bool = True
-    """Go only as far as real users do."""
+    concept: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """List the best items of this concept only, and compare with those before the moves; fewer where it has fewer."""
     by_concept: bool = False
     """Also the best items of every concept, in `concepts`."""
     explain: bool = False
@@ -143,13 +155,10 @@ class BatchRequest(Wire):
     """Left out for everybody."""
 
 
-class EncodeRequest(Who):
+class EncodeRequest(Moving):
     """Where somebody is."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
-
-    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
-    bounded: bool = True
 
 
 class TraverseRequest(Wire):
@@ -281,6 +290,8 @@ class ConceptItems(Wire):
 
     concept: int
     items: list[Scored]
+    moved: Moved | None = None
+    """With moves."""
 
 
 class Recommended(Wire):
@@ -296,10 +307,10 @@ class Recommended(Wire):
     before: list[Scored] | None = None
     """With `before`: the list without the moves."""
     moves: list[Move] | None = None
-    """As they were given, with the axes they are along."""
+    """As they were made, with their axes and names; those that could not be made are left out."""
     effects: list[Effect] | None = None
     shares: list[float] | None = None
-    """Of the concepts in what is recommended, after the moves; with moves or `by_concept`."""
+    """Of the concepts in what is recommended, after the moves; with moves, `concept` or `by_concept`."""
     warnings: list[str] = []
 
 

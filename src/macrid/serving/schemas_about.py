@@ -153,6 +153,8 @@ class Model(Wire):
 
     run: str
     """The name of its folder."""
+    run_id: str
+    """Of the weights: another after retraining, the same after `macrid axes`. Stored moves are sent with it."""
     digest: str
     """Changes whenever another run is swapped in, or something is renamed."""
     version: str

@@ -144,13 +144,13 @@ class _Many(Multiprocess):
 
 
 def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, tell: Callable[[], None]) -> None:
-    from macrid.serving.served import Served
+    from macrid.serving.hosted import Hosted
 
     shared = Path(tempfile.mkdtemp(prefix="macrid-serving-"))
     try:
         (shared / "metrics").mkdir()
         use_threads(settings)
-        Served(run, settings, shared).close()  # a run that cannot be served is told of once; tables are made once
+        Hosted(run, settings, shared).close()  # a run that cannot be served is told of once; tables are made once
         os.environ[SHARED] = str(shared / "metrics")
         os.environ[ASKED] = json.dumps(
             {"run": str(run.absolute()), "settings": settings.model_dump(mode="json"), "shared": str(shared)}

@@ -14,34 +14,16 @@ from typing import Any, TypeVar
 
 from macrid.errors import MacridError, RunError
 from macrid.files import write_atomically
-from macrid.serving.batching import Batcher
-from macrid.serving.card import Card
 from macrid.serving.guard import may_edit
+from macrid.serving.hosted import Hosted
 from macrid.serving.metrics import Metrics
 from macrid.serving.problems import RefusedError
-from macrid.serving.scoring import Answer, Ask
-from macrid.serving.served import Served
 from macrid.settings import ServingSettings
 
 T = TypeVar("T")
 log = logging.getLogger("macrid.serving")
 SLOW_THREADS = 2  # for what is not a batch and takes some milliseconds: cards, searches, walks
 LONG_THREADS = 2  # for what takes longer: explanations, lists of all concepts, many histories at once
-
-
-class Hosted:
-    """A run in service: what it is, what it is asked through, and what it tells of itself."""
-
-    def __init__(self, run: Path, service: Service) -> None:
-        self.served = Served(run, service.settings, service.shared)
-        self.card = Card(self.served, service.settings, may_edit(service.settings))
-        self.batcher: Batcher[Ask, Answer] = Batcher(
-            self.served.scorer.answer, service.settings.together, service.settings.max_waiting, service.metrics.batch
-        )
-
-    def close(self) -> None:
-        self.served.close()
-        self.batcher.close()
 
 
 class Service:
@@ -58,8 +40,11 @@ class Service:
         self._before: list[Hosted] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._swapping = asyncio.Lock()
-        self.hosted = Hosted(self.current(), self)
+        self.hosted = self._host(self.current())
         self._take(self.hosted)
+
+    def _host(self, run: Path) -> Hosted:
+        return Hosted(run, self.settings, self.shared, self.metrics.batch)
 
     def current(self) -> Path:
         """The run to serve: the one that processes have agreed upon, or the one that was given."""
@@ -94,11 +79,11 @@ class Service:
         """Serve a run from now on; requests in flight are answered by the one before. It stays if this one is bad."""
         async with self._swapping:
             wanted = run or self.current()
-            if self.hosted.served.is_same(wanted):
+            if self.hosted.is_same(wanted):
                 log.info("%s has not changed", wanted)
                 return self.hosted
             try:
-                hosted = await asyncio.to_thread(Hosted, wanted, self)
+                hosted = await asyncio.to_thread(self._host, wanted)
             except Exception as error:
                 self.metrics.reloaded("failed")
                 log.error("not swapped, the run before is still served: %s", error, exc_info=not _is_told(error))
@@ -108,7 +93,7 @@ class Service:
             before, self.hosted = self.hosted, hosted
             self.metrics.reloaded("swapped")
             self._take(hosted)
-            log.info("%s is served now (%s)", hosted.served.run, hosted.served.digest)
+            log.info("%s is served now (%s)", hosted.run, hosted.digest)
             self._before.append(before)
             asyncio.get_running_loop().call_later(self.settings.timeout, self._slow.submit, self._forget, before)
             return hosted
@@ -133,9 +118,9 @@ class Service:
 
     def _take(self, hosted: Hosted) -> None:
         """Count its items, and make at once what the first to ask would wait for: its card, its index of titles."""
-        self.metrics.serves(len(hosted.served.model.items))
+        self.metrics.serves(len(hosted.model.items))
         self._slow.submit(hosted.card.model)
-        self._slow.submit(hosted.served.search.find, "a", limit=1)
+        self._slow.submit(hosted.search.find, "a", limit=1)
 
     def beside(self, name: str) -> Path:
         """A run in the folder that holds the one served now."""

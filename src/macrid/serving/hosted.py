@@ -20,17 +20,21 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import named_anew
+from macrid.control.engine import Answer, Engine, Question
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
+from macrid.ops.topk import Decoder
 from macrid.runs import FILES, load, read_config, read_names, weights_digest, write_names
 from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Computed
+from macrid.serving.batching import Batcher
+from macrid.serving.card import Card
+from macrid.serving.guard import may_edit
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
-from macrid.serving.scoring import Scorer
 from macrid.serving.search import Search
 from macrid.serving.users import users_of
 from macrid.settings import ServingSettings
@@ -38,21 +42,35 @@ from macrid.settings import ServingSettings
 MOST_ON_MAP = 100_000  # items, the most popular: a page cannot draw more
 
 
-class Served:
-    """One run. Another run is another `Served`, so that requests in flight keep what they began with."""
+class Hosted:
+    """One run. Another run is another `Hosted`, so that requests in flight keep what they began with."""
 
-    def __init__(self, run: Path, settings: ServingSettings, shared: Path | None = None) -> None:
-        """shared: a folder in which processes that serve the same run keep what they have in common."""
+    def __init__(
+        self,
+        run: Path,
+        settings: ServingSettings,
+        shared: Path | None = None,
+        on_batch: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        """shared: a folder in which processes that serve the same run keep what they have in common.
+
+        on_batch: called with the number of questions that are answered together.
+        """
         self.run = run.resolve()
         self.config = read_config(self.run)
         self.model: Recommender = load(self.run, settings.device, mapped=shared is not None)
         self.weights = weights_digest(self.run)
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):
-            self.space = space_of(self.model) if shared is None else _shared_space(self.model, shared, self.weights)
+            if shared is not None:
+                _share_decoder(self.model, shared / f"{self.weights}.safetensors")
+            self.space = space_of(self.model)
             if meaning_of(self.model).names is None:
                 meaning_of(self.model).names = named_anew(self.model)
-        self.scorer = Scorer(self.model, self.space)
+        self.engine = Engine(self.model)
+        self.batcher: Batcher[Question, Answer] = Batcher(
+            self.engine.answer, settings.together, settings.max_waiting, on_batch
+        )
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
         self.search = Search(self.model.items, self.titles, self.model.popularity)
@@ -65,12 +83,18 @@ class Served:
         self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
         self.fingerprint = _fingerprint(self.run)
         self._renaming = Lock()
-        self._told: dict[int, str] = {}
+        self._refs: dict[int, dict[str, Any]] = {}
+        self.card = Card(self, settings, may_edit(settings))
 
     @property
     def digest(self) -> str:
         """Changes with the weights and with names."""
         return hashlib.sha256(f"{self.weights} {self._names_at}".encode()).hexdigest()[:12]
+
+    @property
+    def run_id(self) -> str:
+        """By which the weights are known again, whatever the folder is called and the axes are."""
+        return self.weights[:12]
 
     def concepts(self) -> Space:
         """The space, with the names of this moment; a `RefusedError` for a model that has no concepts."""
@@ -119,19 +143,15 @@ class Served:
         return None if self.titles is None else self.titles[position]
 
     def ref(self, position: int) -> dict[str, Any]:
-        """Id, title and concept of an item."""
-        found: dict[str, Any] = {"id": str(self.model.items[position]), "title": self.title(position), "concept": None}
-        if self.space is not None:
-            found["concept"] = concept = int(self.space.concept_of[position])
-            found["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)
-        return found
-
-    def scored(self, position: int, score: float) -> str:
-        """An item with its score, as JSON."""
-        told = self._told.get(position)
-        if told is None:
-            told = self._told[position] = json.dumps(self.ref(position))[:-1]
-        return f'{told}, "score": {score:.6g}}}'
+        """Id, title and concept of an item. Do not change it."""
+        ref = self._refs.get(position)
+        if ref is None:
+            ref = {"id": str(self.model.items[position]), "title": self.title(position), "concept": None}
+            if self.space is not None:
+                ref["concept"] = concept = int(self.space.concept_of[position])
+                ref["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)
+            self._refs[position] = ref
+        return ref
 
     # Names
 
@@ -181,6 +201,7 @@ class Served:
     def close(self) -> None:
         self.map.close()
         self.inspection.close()
+        self.batcher.close()
 
 
 def titles_of(model: Recommender) -> list[str | None] | None:
@@ -190,16 +211,15 @@ def titles_of(model: Recommender) -> list[str | None] | None:
     return [None if title is None else str(title) for title in model.table.column("title").to_pylist()]
 
 
-def _shared_space(model: MacridVAE, shared: Path, digest: str) -> Space:
-    """As `space_of`, with its tables mapped from a file that all processes share."""
-    path = shared / f"{digest}.safetensors"
+def _share_decoder(model: MacridVAE, path: Path) -> None:
+    """Map the decoder's tables from a file that all processes share."""
     if not path.exists():
-        own = space_of(model)
-        tables = {"directions": own.directions, "log_assignment": own.log_assignment}
+        tables = {"items": model.decoder.items, "log_assignment": model.decoder.log_assignment}
         write_atomically(path, to_bytes({name: table.cpu().contiguous() for name, table in tables.items()}))
     tables = {name: table.to(model.device) for name, table in load_file(path).items()}
-    model.cached = Space(model, tables["directions"], tables["log_assignment"])
-    return model.cached
+    model.decoder = Decoder(
+        **tables, temperature=model.settings.temperature, is_hard=model.settings.assignment == "hard"
+    )
 
 
 def _read_metrics(run: Path) -> dict[str, Any] | None:

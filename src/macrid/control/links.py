@@ -1,0 +1,81 @@
+"""Moves that were stored, in a link or elsewhere, made again: as they were, carried over by name, or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from macrid.concepts.directions import along, directions_towards, numbered
+from macrid.concepts.space import Space
+from macrid.control.moves import Move
+from macrid.errors import RequestError
+
+
+def carried_over(space: Space, moves: Sequence[Move], is_same_run: bool) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """The moves that can be made, and what has to be said about those that cannot be made as they were.
+
+    is_same_run: they were made with these weights, be it along other axes. In another run numbers of concepts and
+    dimensions mean something else, so only names and known axes count.
+    """
+    kept, warnings = [], []
+    for move in moves:
+        try:
+            if is_same_run and (move.axis is None or _has_axis(space, move, is_same_run)):
+                kept.append(move)
+                continue
+            carried = _carried(space, move, is_same_run)
+        except RequestError:
+            warnings.append(f"left out the move {_described(move)}: this run has no such {_kind(move)}")
+            continue
+        kept.append(carried)
+        if carried != move:
+            warnings.append(f"carried over by name from another run or other axes: the move {_described(move)}")
+    return tuple(kept), tuple(warnings)
+
+
+def _carried(space: Space, move: Move, is_same_run: bool) -> Move:
+    """As it is meant in this run; a `RequestError` if that cannot be known."""
+    if move.towards is not None:
+        directions_towards(space, move.towards, None if move.concept is None else space.numbered(move.concept))
+        return move
+    assert move.concept is not None
+    if move.share is not None:
+        named = move.concept if isinstance(move.concept, str) else move.name
+        if named is None:
+            raise RequestError(f"concept {move.concept} has no name to be known by")
+        return replace(move, concept=space.numbered(named) if isinstance(move.concept, int) else named)
+    concept = space.numbered(move.concept)
+    if isinstance(move.dimension, str):
+        numbered(space, concept, move.dimension)
+        return move
+    if _has_axis(space, move, is_same_run):
+        return move
+    if move.name is None:
+        raise RequestError(f"dimension {move.dimension} has no name to be known by")
+    return replace(move, dimension=numbered(space, concept, move.name), axis=None)
+
+
+def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
+    """Whether the axis of a move is there; the original ones look the same in every run and tell nothing of another."""
+    if move.axis is None or move.concept is None or not isinstance(move.dimension, int | np.integer):
+        return False
+    try:
+        vector = along(space, space.numbered(move.concept), int(move.dimension), move.axis).vector
+    except RequestError:
+        return False
+    return is_same_run or bool(np.count_nonzero(vector) > 1)
+
+
+def _described(move: Move) -> str:
+    concept = "" if move.concept is None else f" of concept {move.concept}"
+    if move.share is not None:
+        return f"to a share{concept}" + ("" if move.name is None else f" ({move.name})")
+    if move.towards is not None:
+        return f"towards {move.towards}"
+    return f"along {move.name or f'dimension {move.dimension}'}{concept}"
+
+
+def _kind(move: Move) -> str:
+    return "concept" if move.share is not None else "attribute" if move.towards is not None else "dimension"

@@ -1,0 +1,234 @@
+"""A user between moves: a component for every concept, and how much each concept counts.
+
+A component has length 1 where only directions matter. Setting its coordinate along an axis e to v turns it in the plane
+of itself and e, and leaves the proportions of everything else:
+
+    z' = v · e + sqrt(1 − v²) · (z − (z·e) e) / |z − (z·e) e|
+
+A concept's share is the part of the recommended probability that comes from it, Z_k / Z with
+Z_k = sum_i c_ik exp(z_k · h_i / tau); changing it multiplies the concept's terms by a common factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from macrid.concepts.directions import Direction, along, directions_towards
+from macrid.concepts.space import Space, digest
+from macrid.control.moves import Move
+from macrid.errors import RequestError
+from macrid.ops.topk import best_of
+
+FURTHEST = 1 - 1e-6  # of a coordinate of unit vectors: at 1 nothing would be left of all others to come back to
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a move did to one component, or to the share of one concept."""
+
+    concept: int
+    dimension: int | None
+    """None for a share, and for an attribute that is not on an axis."""
+    before: float
+    after: float
+    low: float | None = None
+    """The range seen in real users, where it is known."""
+    high: float | None = None
+    name: str | None = None
+    """Of the dimension or attribute, where it has one."""
+
+    @property
+    def is_share(self) -> bool:
+        return self.dimension is None and self.name is None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "concept": self.concept,
+            "dimension": self.dimension,
+            "name": self.name,
+            "before": self.before,
+            "after": self.after,
+            "range": None if self.low is None else [self.low, self.high],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Positions of items, best first, and their log-probabilities."""
+
+    positions: np.ndarray
+    scores: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A user after some moves."""
+
+    state: State
+    moves: tuple[Move, ...] = ()
+    """With the axes that they went along, and their names."""
+    effects: tuple[Effect, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Where more was asked for than real users have."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A user, before, between or after moves."""
+
+    space: Space
+    components: Tensor
+    """(concepts, dim)"""
+    weights: Tensor
+    """(concepts,) log of what the terms of each concept are multiplied by."""
+
+    @classmethod
+    def of(cls, space: Space, components: np.ndarray) -> State:
+        return cls(space, torch.from_numpy(components), torch.zeros(len(components)))
+
+    def after(self, moves: Sequence[Move], bounded: bool = True) -> Moved:
+        """After moves, one by one; bounded: they go only as far as real users do."""
+        state, applied, effects, warnings = self, [], [], []
+        for move in moves:
+            concept = None if move.concept is None else self.space.numbered(move.concept)
+            if move.share is not None:
+                assert concept is not None
+                state, effect = state._with_share(concept, move.share)
+                effects.append(effect)
+                applied.append(replace(move, name=move.name or self.space.meaning.concept_name(concept)))
+                continue
+            directions = _directions(self.space, move, concept)
+            state, along_each, warning = state._along(directions, move, bounded)
+            effects += along_each
+            warnings += [] if warning is None else [warning]
+            applied.append(_identified(move, directions))
+        return Moved(state, tuple(applied), tuple(effects), tuple(warnings))
+
+    def _along(
+        self, directions: Sequence[Direction], move: Move, bounded: bool
+    ) -> tuple[State, list[Effect], str | None]:
+        components, effects, beyond = self.components.clone(), [], []
+        for direction in directions:
+            z = components[direction.concept].numpy()
+            before = float(z @ direction.vector)
+            target = _target(move, direction, before)
+            value = _reachable(target, before, direction, bounded, self.space.is_cosine)
+            if not direction.reaches(target, before) or (self.space.is_cosine and abs(target) > 1):
+                beyond.append((direction, target, value))
+            components[direction.concept] = torch.from_numpy(placed(z, direction.vector, value, self.space.is_cosine))
+            usual = direction.low, direction.high, direction.name
+            effects.append(Effect(direction.concept, direction.dimension, before, value, *usual))
+        return replace(self, components=components), effects, _range_warning(beyond, bounded) if beyond else None
+
+    def _with_share(self, concept: int, share: float) -> tuple[State, Effect]:
+        """Factors such that the concept has this share of the probability, the others keeping their proportions."""
+        log_z = self.log_sums.double().cpu()
+        others = log_z[torch.arange(len(log_z)) != concept].logsumexp(dim=0)
+        if log_z[concept].isinf() or others.isinf():
+            some = "no" if log_z[concept].isinf() else "every"
+            raise RequestError(f"{some} item belongs to concept {concept}; its share cannot change")
+        share = min(max(share, 1e-6), 1 - 1e-6)  # nothing is left out for good: a list may be longer than a concept
+        weights = self.weights.clone()
+        weights[concept] += float(np.log(share / (1 - share)) + others - log_z[concept])
+        moved = replace(self, weights=weights)
+        moved.__dict__["terms"] = self.terms  # weights do not change them
+        return moved, Effect(concept, None, float(self.shares()[concept]), float(moved.shares()[concept]), 0.0, 1.0)
+
+    @cached_property
+    def terms(self) -> Tensor:
+        """z_k · h_i / tau + log c_ik: (concepts, items)."""
+        decoder = self.space.decoder
+        terms = (self.components.to(decoder.items.device) / decoder.temperature) @ decoder.items.t()
+        return terms.add_(self.space.log_terms)
+
+    @cached_property
+    def log_sums(self) -> Tensor:
+        """log Z_k, the concept's factor included: (concepts,)."""
+        return self.terms.logsumexp(dim=1) + self.weights.to(self.terms.device)
+
+    def shares(self) -> Tensor:
+        """Z_k / Z: (concepts,)."""
+        return torch.softmax(self.log_sums, dim=0).cpu()
+
+    def best(self, n: int, hidden: np.ndarray, allowed: np.ndarray | None, concept: int | None = None) -> Ranking:
+        """The n best items, of all or of one concept; fewer where fewer are left."""
+        may = np.ones(len(self.space.items), dtype=bool) if allowed is None else allowed.copy()
+        may[hidden] = False
+        terms, device = self.terms, self.terms.device
+        items = None if concept is None else self.space.own(concept)
+        if items is not None:
+            terms, may = terms[:, torch.from_numpy(items).to(device)], may[items]
+        if self.weights.any():
+            terms = terms + self.weights.to(device)[:, None]
+        scores = terms.logsumexp(dim=0)
+        log_z = (scores if items is None else self.log_sums).logsumexp(dim=0)
+        n = min(n, int(may.sum()))
+        values, positions = best_of((scores - log_z)[None], n, allowed=torch.from_numpy(may).to(device))
+        chosen = positions[0].cpu().numpy()
+        return Ranking(chosen if items is None else items[chosen], values[0].cpu().numpy())
+
+
+def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:
+    """Components (…, dim) with their coordinate along an axis (dim,) set to a value; of length 1 if they have to be."""
+    rest = component - (component @ axis)[..., None] * axis
+    value = np.asarray(value)[..., None]
+    if is_unit:
+        rest = rest / np.maximum(np.linalg.norm(rest, axis=-1, keepdims=True), 1e-12) * np.sqrt(1 - value**2)
+    return (rest + value * axis).astype(component.dtype)
+
+
+def _directions(space: Space, move: Move, concept: int | None) -> list[Direction]:
+    if move.towards is not None:
+        return directions_towards(space, move.towards, concept)
+    assert concept is not None
+    assert move.dimension is not None
+    return [along(space, concept, move.dimension, move.axis)]
+
+
+def _identified(move: Move, directions: Sequence[Direction]) -> Move:
+    """A move along a numbered dimension remembers which axis that was, and its name."""
+    if move.towards is not None or isinstance(move.dimension, str):
+        return move
+    (direction,) = directions
+    name = move.name or (None if direction.dimension is None else direction.name)
+    return replace(move, axis=move.axis or digest(direction.vector), name=name)
+
+
+def _target(move: Move, direction: Direction, before: float) -> float:
+    """The coordinate that a move asks for."""
+    if move.to is not None:
+        return float(move.to)
+    if move.by is not None:
+        return before + float(move.by)
+    assert move.amount is not None
+    return before + float(move.amount) * direction.half
+
+
+def _reachable(target: float, before: float, direction: Direction, bounded: bool, is_unit: bool) -> float:
+    """As far as a move may go: `to`, `by` and `towards` all stop at the range of real users, and at length 1."""
+    if bounded and direction.low is not None and direction.high is not None:
+        target = float(np.clip(target, min(direction.low, before), max(direction.high, before)))
+    if not is_unit and abs(target) > float(np.finfo(np.float32).max):
+        raise RequestError(f"{target:g} is too far for {direction}; move less")
+    return float(np.clip(target, -FURTHEST, FURTHEST)) if is_unit else target
+
+
+def _range_warning(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> str:
+    direction, target, value = beyond[0]
+    others = f", and so for {len(beyond) - 1} more" if len(beyond) > 1 else ""
+    if direction.low is None:
+        return f"{target:.2f} is beyond {direction}, which ends at ±1; moved to {value:.2f}{others}"
+    done = f"moved to {value:.2f}, as far as they go" if bounded else "moved there all the same"
+    if not bounded and abs(target) > 1 and abs(value) <= 1:
+        done = f"moved to {value:.2f}, where it ends"
+    return (
+        f"{target:.2f} is beyond what real users have in {direction} ({direction.low:.2f} to {direction.high:.2f});"
+        f" {done}{others}"
+    )
