@@ -183,7 +183,7 @@ class State:
 
     def after(self, move: Move, bounded: bool) -> tuple[State, list[Effect], str | None]:
         """After one move, what it did, and what is to be said if it asks for more than real users have."""
-        concept = None if move.concept is None else self.space.numbered(move.concept)
+        concept = None if move.concept is None else self.space.concept_number(move.concept)
         if move.share is not None:
             assert concept is not None
             return *self._with_share(concept, move.share), None
@@ -260,7 +260,7 @@ def with_axis(space: Space, move: Move) -> Move:
     """A move along a numbered dimension remembers which axis that was."""
     if move.axis is not None or move.concept is None or not isinstance(move.dimension, int | np.integer):
         return move
-    concept = space.numbered(move.concept)
+    concept = space.concept_number(move.concept)
     space.check(concept, int(move.dimension))
     return replace(move, axis=digest(space.axes(concept)[move.dimension]))
 

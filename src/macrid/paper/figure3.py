@@ -64,7 +64,7 @@ def measured(model: MacridVAE) -> dict[str, float | int]:
     follows, alike, walks, dimensions = [], [], 0, 0
     for entry in _named(model):
         dimensions += 1
-        own = space.own(entry.concept)
+        own = space.members(entry.concept)
         own = own[model.popularity[own] >= MIN_USERS]
         for start in random.choice(own, min(STARTS, len(own)), replace=False):
             found = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
@@ -112,7 +112,7 @@ def _named(model: MacridVAE) -> list[DimensionName]:
 def _middle(model: MacridVAE, entry: DimensionName) -> Any:
     """The most popular item in the middle third of a dimension, of the half of a concept surest to be in it."""
     space = space_of(model)
-    own = space.own(entry.concept)
+    own = space.members(entry.concept)
     values = space.turned(entry.concept)[:, entry.dimension]
     sure = space.log_assignment[:, entry.concept].cpu().numpy()[own]
     low, high = np.quantile(values, [1 / 3, 2 / 3])
@@ -142,7 +142,7 @@ def _random_cosine(model: MacridVAE, random: np.random.Generator) -> float:
     """The mean cosine of two items of one concept."""
     space, found = space_of(model), []
     for k in range(space.concepts):
-        own = space.items[space.own(k)]
+        own = space.items[space.members(k)]
         if len(own) > 1:
             a, b = random.integers(0, len(own), (2, 200))
             found.append(float((own[a] * own[b])[a != b].sum(axis=1).mean()))

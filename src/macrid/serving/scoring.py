@@ -136,7 +136,7 @@ class Scorer:
 
     def _within(self, ask: Ask, state: State, concept: int) -> Ranking:
         """The best items of a concept; fewer than asked for where it has fewer."""
-        own = state.space.own(concept)
+        own = state.space.members(concept)
         may = np.ones(len(state.space.items), dtype=bool) if ask.allowed is None else ask.allowed.copy()
         may[ask.hidden] = False
         own = own[may[own]]

@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
-from macrid.concepts.understanding import named_anew
+from macrid.concepts.understanding import fresh_names
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
@@ -52,7 +52,7 @@ class Served:
         if isinstance(self.model, MacridVAE):
             self.space = space_of(self.model) if shared is None else _shared_space(self.model, shared, self.weights)
             if meaning_of(self.model).names is None:
-                meaning_of(self.model).names = named_anew(self.model)
+                meaning_of(self.model).names = fresh_names(self.model)
         self.scorer = Scorer(self.model, self.space)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
