@@ -77,7 +77,8 @@ def use(model: MacridVAE, axes: Axes, kinds: Sequence[str] | None = None) -> Non
     """Make these the model's axes in every concept, or give each concept its own kind."""
     space = space_of(model)
     if axes.rotation.shape != (space.concepts, space.dim, space.dim):
-        raise RequestError(f"axes of shape {axes.rotation.shape} do not fit {space.concepts} concepts of {space.dim}")
+        expected = f"{space.concepts} concepts with {space.dim} dimensions"
+        raise RequestError(f"axes of shape {axes.rotation.shape} do not fit {expected}")
     meaning = meaning_of(model)
     chosen = (axes.by,) * space.concepts if kinds is None else tuple(kinds)
     if len(chosen) != space.concepts:

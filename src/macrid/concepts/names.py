@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -137,7 +138,7 @@ class Names:
         return self.concept(concept).name
 
     def concept(self, concept: int) -> ConceptName:
-        _check("concept", concept, len(self.concepts))
+        check_number("concept", concept, len(self.concepts))
         return self.concepts[concept]
 
     def dimension(self, concept: int, dimension: int) -> DimensionName:
@@ -190,9 +191,9 @@ class Names:
         return cls(file.concepts, file.dimensions, file.aside)
 
     def _place(self, concept: int, dimension: int) -> int:
-        _check("concept", concept, len(self.concepts))
+        check_number("concept", concept, len(self.concepts))
         dim = len(self.dimensions) // len(self.concepts)
-        _check("dimension", dimension, dim)
+        check_number("dimension", dimension, dim)
         return concept * dim + dimension
 
 
@@ -229,7 +230,7 @@ def distinct(names: Sequence[str | None], alternatives: Sequence[Sequence[str]])
         if name is None or count[name] == 1:
             continue
         numbered = (f"{name} {number}" for number in range(1, len(result) + 2))
-        free = next(way for way in map(clean, (*alternatives[place], *numbered)) if way not in taken)
+        free = next(text for text in map(clean, (*alternatives[place], *numbered)) if text not in taken)
         result[place] = free
         taken.add(free)
     return result
@@ -293,6 +294,6 @@ def _with(entries: tuple[T, ...], place: int, new: T) -> tuple[T, ...]:
     return (*entries[:place], new, *entries[place + 1 :])
 
 
-def _check(what: str, number: int, count: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
-        raise RequestError(f"{what} is {number!r}; there are {what}s 0 to {count - 1}")
+def check_number(what: str, number: int, count: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= number < count:
+        raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")

@@ -44,7 +44,8 @@ from macrid.concepts.names import (
     distinct,
 )
 from macrid.concepts.space import Space, digest, draw, space_of
-from macrid.data.attributes import FEWEST, POPULARITY, TITLE, Column, columns_of
+from macrid.data.attributes import FEWEST, POPULARITY, Column, columns_of
+from macrid.models.base import ScoredItem
 from macrid.models.macridvae import MacridVAE
 
 LEAST_GAIN = 0.1  # share of a concept's items less that of all others, for the value it is named after
@@ -84,10 +85,8 @@ def find(model: MacridVAE, *, seed: int = 0) -> Names:
     """Names of a model's concepts, and of its dimensions along the axes in use, from attributes of items."""
     space = space_of(model)
     columns = [column for column in columns_of(model, words=True) if clean(column.value or column.name)]
-    written, titles = _number_format(model), _titles(model)
-    dimensions = [
-        entry for k in range(space.concepts) for entry in _dimensions(space, k, columns, written, titles, seed)
-    ]
+    written = _number_format(model)
+    dimensions = [entry for k in range(space.concepts) for entry in _dimensions(space, k, columns, written, seed)]
     concepts = _concepts(space, [*columns, *_ranges(columns, written)], seed)
     return Names(tuple(concepts), tuple(dimensions))
 
@@ -100,7 +99,7 @@ def _concepts(space: Space, columns: Sequence[Column], seed: int) -> list[Concep
     null = null_of_labels(values, labels, space.concepts, random)
     entries, alternatives = [], []
     for k, typical in enumerate(space.typical_items()):
-        examples = tuple(Example(id=str(item.id), title=item.title) for item in typical)
+        examples = _as_examples(typical)
         entry, longer = _concept(k, values, LogOdds(*(part[k] for part in odds)), null, examples)
         entries.append(entry)
         alternatives.append([*longer, *(f"{entry.name}, like {caption(example)}" for example in examples)])
@@ -139,12 +138,10 @@ def _concept(
     return entry, [_joined(values, [first, value]) for value in others]
 
 
-def _dimensions(
-    space: Space, k: int, columns: Sequence[Column], written: Format, titles: Sequence[str | None], seed: int
-) -> list[DimensionName]:
+def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format, seed: int) -> list[DimensionName]:
     """Names of one concept's dimensions along the axes in use."""
     members, axes, random = space.members(k), space.axes_in_use(k), np.random.default_rng([seed, k])
-    coordinates = space.items[members] @ space.axes(k).T  # (members, dim)
+    coordinates = space.turned(k)
     drawn = draw(np.arange(len(members)), MOST_CORRELATED_ITEMS, random)
     items, points = members[drawn], coordinates[drawn]
     fits = [] if axes is None else [fit for fit in axes.fits if fit.concept == k]
@@ -172,8 +169,7 @@ def _dimensions(
         if place is not None:
             update |= _named(usable[place], update["evidence"][0])
             update |= _ends(usable[place], update["direction"], points[:, j], values, written)._asdict()
-        examples = _examples(space, members, coordinates[:, j], titles)
-        entries.append(entry.model_copy(update=update | {"examples": examples}))
+        entries.append(entry.model_copy(update=update | {"examples": _examples(space, k, coordinates[:, j])}))
     return entries
 
 
@@ -310,15 +306,15 @@ def _ends_of_value(column: Column, coordinate: np.ndarray, values: Values) -> En
     return Ends(low, name, _shares(values, _reversed(odds), opposite), _shares(values, odds, places))
 
 
-def _examples(space: Space, members: np.ndarray, coordinate: np.ndarray, titles: Sequence[str | None]) -> Examples:
-    popularity = space.model.popularity[members]
-    popular = np.flatnonzero(popularity >= np.median(popularity)) if len(members) else members
-    order = members[popular[np.argsort(coordinate[popular], kind="stable")]].tolist()
-    low, high = (
-        tuple(Example(id=str(space.model.items[place]), title=titles[place]) for place in ends[:EXAMPLES])
-        for ends in (order, order[::-1])
-    )
+def _examples(space: Space, k: int, coordinate: np.ndarray) -> Examples:
+    popular = np.flatnonzero(space.is_popular(k))
+    order = space.members(k)[popular[np.argsort(coordinate[popular], kind="stable")]]
+    low, high = (_as_examples(space.described(places[:EXAMPLES])) for places in (order, order[::-1]))
     return Examples(low=low, high=high)
+
+
+def _as_examples(items: Sequence[ScoredItem]) -> tuple[Example, ...]:
+    return tuple(Example(id=str(item.id), title=item.title) for item in items)
 
 
 def _outer(numbers: np.ndarray, known: np.ndarray | None = None, parts: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -414,13 +410,6 @@ def _number_format(model: MacridVAE) -> Format:
         return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
     return written
-
-
-def _titles(model: MacridVAE) -> list[str | None]:
-    """(items,)"""
-    if model.table is None or TITLE not in model.table.column_names:
-        return [None] * len(model.items)
-    return [None if title is None else str(title) for title in model.table.column(TITLE).to_pylist()]
 
 
 def _usable(columns: Sequence[Column], items: np.ndarray, fewest: int, keep: Container[str]) -> list[Column]:

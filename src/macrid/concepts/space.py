@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from macrid.concepts.meaning import Axes, Meaning, meaning_of, unturned
+from macrid.concepts.names import check_number
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender, ScoredItem
@@ -80,7 +81,7 @@ class Space:
 
     @cached_property
     def columns(self) -> list[Column]:
-        """What is known about the items and tells some from others, words of titles aside."""
+        """Attributes that distinguish items, without the words of titles."""
         return [column for column in columns_of(self.model) if column.is_usable()]
 
     def members(self, concept: int) -> np.ndarray:
@@ -91,16 +92,23 @@ class Space:
     def _members(self) -> list[np.ndarray]:
         return [np.flatnonzero(self.concept_of == k) for k in range(self.concepts)]
 
+    def is_popular(self, concept: int) -> np.ndarray:
+        """Whether a concept's items are in its more popular half: (members,)."""
+        popularity = self.model.popularity[self.members(concept)]
+        return popularity >= (np.median(popularity) if len(popularity) else 0)
+
     def typical_items(self) -> list[tuple[ScoredItem, ...]]:
         """A few for each concept: from the more popular half of its items, those most certain to be in it."""
-        popularity, typical = self.model.popularity, []
+        typical = []
         for k in range(self.concepts):
-            members = self.members(k)
-            popular = members[popularity[members] >= np.median(popularity[members])] if len(members) else members
-            order = np.lexsort((-popularity[popular], -np.round(self._assignment[popular, k], 2)))
-            chosen = popular[order[:TYPICAL]]
-            typical.append(self.model.describe(chosen, np.zeros(len(chosen)), self.concept_of))
+            popular = self.members(k)[self.is_popular(k)]
+            order = np.lexsort((-self.model.popularity[popular], -np.round(self._assignment[popular, k], 2)))
+            typical.append(self.described(popular[order[:TYPICAL]]))
         return typical
+
+    def described(self, positions: np.ndarray) -> tuple[ScoredItem, ...]:
+        """Items with their titles and concepts, and no score."""
+        return self.model.describe(positions, np.zeros(len(positions)), self.concept_of)
 
     def turned(self, concept: int) -> np.ndarray:
         """The vectors of a concept's items along its axes in use: (members, dim). Do not modify them."""
@@ -167,11 +175,9 @@ class Space:
 
     def check(self, concept: int, dimension: int | None = None) -> None:
         """Raise a `RequestError` for numbers that do not exist."""
-        for what, number, count in (("concept", concept, self.concepts), ("dimension", dimension, self.dim)):
-            if number is None and what == "dimension":
-                continue
-            if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < count:
-                raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
+        check_number("concept", concept, self.concepts)
+        if dimension is not None:
+            check_number("dimension", dimension, self.dim)
 
 
 def with_range(axes: Axes, space: Space, histories: sp.csr_array | None) -> Axes:
