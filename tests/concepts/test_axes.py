@@ -204,10 +204,7 @@ def test_predictable_popularity_comes_first(place):
     popularity = random.integers(1, 400, size=560)
     vectors += np.outer(np.log(popularity) / 3, unit(random.normal(size=DIM)))
     axes = find(place(vectors, concepts, popularity=popularity), "independence")
-    assert [(fit.concept, fit.dimension, fit.attribute) for fit in axes.fits] == [
-        (0, 0, "popularity"),
-        (1, 0, "popularity"),
-    ]
+    assert [fit[:3] for fit in axes.fits] == [(0, 0, "popularity"), (1, 0, "popularity")]
     for k in (0, 1):
         along = vectors[concepts == k] @ axes.rotation[k].T
         first, *others = (abs(spearmanr(popularity[concepts == k], along[:, j]).statistic) for j in range(DIM))
@@ -477,13 +474,11 @@ def test_retraining_discards_axes_and_names(editable, shop_split):
 
 
 def test_nothing_is_cached_during_training(shop_split):
-    model, seen = macrid.MacridVAE(concepts=3, dim=4), []
-    model.fit(
-        shop_split.train, epochs=2, batch_size=100, device="cpu", on_epoch=lambda _: seen.append(space_of(model).items)
-    )
-    assert not np.array_equal(*seen)
-    vectors = unit(model.network.item_vectors.detach().numpy())
-    np.testing.assert_allclose(space_of(model).items, vectors, atol=1e-6)
+    model, vectors = macrid.MacridVAE(concepts=3, dim=4), []
+    train, settings = shop_split.train, {"epochs": 2, "batch_size": 100, "device": "cpu"}
+    model.fit(train, **settings, on_epoch=lambda _: vectors.append(space_of(model).items))
+    assert not np.array_equal(*vectors)
+    np.testing.assert_allclose(space_of(model).items, unit(model.network.item_vectors.detach().numpy()), atol=1e-6)
 
 
 # Runs
@@ -557,9 +552,8 @@ def test_a_run_without_users_keeps_their_range(editable, tmp_path):
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage"])
 def test_a_damaged_file_is_named(run, name, damage):
     content = (run / name).read_bytes()
-    (run / name).write_bytes(
-        {"empty": b"", "truncated": content[: len(content) // 2], "garbage": b"\xff\x00" * 50}[damage]
-    )
+    content = {"empty": b"", "truncated": content[: len(content) // 2], "garbage": b"\xff\x00" * 50}[damage]
+    (run / name).write_bytes(content)
     with pytest.raises(RunError, match=name):
         macrid.load(run)
 
@@ -570,11 +564,8 @@ def rewritten(run, tensors=None, **about):
     with safe_open(path, "numpy") as file:
         metadata = {**file.metadata(), **about}
     changed = {**load_file(path), **(tensors or {})}
-    save_file(
-        {name: value for name, value in changed.items() if value is not None},
-        path,
-        {name: value for name, value in metadata.items() if value is not None},
-    )
+    changed, metadata = ({k: v for k, v in part.items() if v is not None} for part in (changed, metadata))
+    save_file(changed, path, metadata)
 
 
 EYE = np.stack([np.eye(DIM, dtype=np.float32)] * 7)

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from macrid.concepts import axes, naming
-from macrid.concepts.evidence import (
-    Counts,
-    chance,
-    correlations,
-    log_odds,
-    null_of_labels,
-    of_labels,
-    values_of,
-)
+from macrid.concepts.evidence import Counts, chance, correlations, log_odds, null_of_labels, of_labels, values_of
 from macrid.concepts.meaning import Axes, Fit
 from macrid.concepts.names import Names, distinct, ends, label, with_edits
 from macrid.data.attributes import Column

@@ -10,7 +10,7 @@ from macrid.concepts import understanding
 from macrid.concepts.axes import find
 from macrid.concepts.directions import directions_towards
 from macrid.concepts.evidence import FEWEST_ITEMS, axes_evidence
-from macrid.concepts.meaning import Axes, Meaning, meaning_of
+from macrid.concepts.meaning import Meaning, meaning_of
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import oriented, understand
 from macrid.data.attributes import columns_of
@@ -38,13 +38,6 @@ def test_axes_are_used_where_they_say_more(planted):
     assert np.abs(space_of(model).axes(1)[:2] @ turn[[2, 5]].T).max(axis=1).min() > 0.97
     named = [entry for entry in meaning_of(model).names.dimensions if entry.concept == 1 and entry.name]
     assert {entry.attribute for entry in named} == {"year", "size"}
-
-
-def test_mixed_axes_have_less_evidence_than_the_original_ones(planted):
-    space = space_of(planted[0])
-    mixed = Axes("attributes", np.stack([random_rotation(np.random.default_rng(1)).astype(np.float32)] * 7))
-    assert axes_evidence(space, None)[0] > 0.6
-    assert axes_evidence(space, mixed)[0] < 0.5
 
 
 def by_size(space, kind):
