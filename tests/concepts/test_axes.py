@@ -29,7 +29,7 @@ from macrid.concepts.axes import (
     varimax,
     weights_of,
 )
-from macrid.concepts.evidence import FEWEST_ITEMS
+from macrid.concepts.evidence import FEWEST_MEMBERS
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of
 from macrid.concepts.space import space_of
 from macrid.data.attributes import Column
@@ -216,7 +216,7 @@ def test_predictable_popularity_comes_first(place):
 def test_a_concept_with_few_items_keeps_the_original_axes(place, by):
     random = np.random.default_rng(5)
     vectors, _, _ = planted_sources(random)
-    concepts = np.repeat([0, 1, 2], [FEWEST_ITEMS - 1, FEWEST_ITEMS, 560 - 2 * FEWEST_ITEMS + 1])
+    concepts = np.repeat([0, 1, 2], [FEWEST_MEMBERS - 1, FEWEST_MEMBERS, 560 - 2 * FEWEST_MEMBERS + 1])
     axes = find(place(vectors, concepts, {"year": vectors[:, 0] + 0.01 * random.normal(size=560)}), by)
     small = (0, 3, 4, 5, 6)
     for k in small:

@@ -9,7 +9,7 @@ from scipy.stats import norm, spearmanr
 from macrid.concepts import understanding
 from macrid.concepts.axes import find
 from macrid.concepts.directions import directions_towards
-from macrid.concepts.evidence import FEWEST_ITEMS, axes_evidence
+from macrid.concepts.evidence import FEWEST_MEMBERS, axes_evidence
 from macrid.concepts.meaning import Meaning, meaning_of
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import oriented, understand
@@ -42,7 +42,7 @@ def test_axes_are_used_where_they_say_more(planted):
 
 def by_size(space, kind):
     """A kind of axes in every concept with enough items, else the original ones."""
-    return tuple(kind if len(space.members(k)) >= FEWEST_ITEMS else "original" for k in range(7))
+    return tuple(kind if len(space.members(k)) >= FEWEST_MEMBERS else "original" for k in range(7))
 
 
 def test_without_attributes_axes_by_independence_are_used(planted):
@@ -144,7 +144,7 @@ def test_the_attribute_that_an_axis_follows_best_grows_along_it(wide, by):
     assert (signs < 0).any()
     for fit in before.fits:
         assert signs[fit.concept, fit.dimension] > 0
-    for k in (k for k in range(7) if len(space.members(k)) >= FEWEST_ITEMS):
+    for k in (k for k in range(7) if len(space.members(k)) >= FEWEST_MEMBERS):
         members = space.members(k)
         coordinates = space.items[members] @ after.rotation[k].T
         correlations = []

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
-from macrid.concepts.evidence import FEWEST_ITEMS, LARGEST_P, LEAST_CORRELATION, SHUFFLES, columns_by_pattern
+from macrid.concepts.evidence import FEWEST_MEMBERS, LARGEST_P, LEAST_CORRELATION, SHUFFLES, columns_by_pattern
 from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
 from macrid.concepts.space import Space, draw, space_of, with_range
 from macrid.data.attributes import POPULARITY, Column, columns_of, named_column
@@ -108,7 +108,7 @@ def concept_axes(
     labelled = list(tied_dimensions(space.model))
     if by == "original":
         return np.eye(space.dim), []
-    if len(items) < FEWEST_ITEMS:
+    if len(items) < FEWEST_MEMBERS:
         return np.eye(space.dim)[[*labelled, *(j for j in range(space.dim) if j not in labelled)]], []
     vectors = space.items[items].astype(np.float64)
     weights = weights_of(space.model.popularity[items])

@@ -25,7 +25,7 @@ SHUFFLES = 199
 CELLS = 20_000_000  # numbers held at once
 LARGEST_P = 0.01  # of an attribute that names or gets an axis
 LEAST_CORRELATION = 0.2  # likewise
-FEWEST_ITEMS = 40  # in a concept with axes of its own
+FEWEST_MEMBERS = 40  # of a concept with axes of its own
 MOST_CORRELATED_ITEMS = 2000  # in a concept
 
 
@@ -195,7 +195,7 @@ def axis_correlations(
     random = np.random.default_rng([seed, k])
     items = draw(space.members(k), MOST_CORRELATED_ITEMS, random)
     usable = [column for column in columns if column.is_usable(items)]
-    if not usable or len(items) < FEWEST_ITEMS:
+    if not usable or len(items) < FEWEST_MEMBERS:
         return [], np.zeros((0, space.dim))
     coordinates = space.items[items] if axes is None else space.items[items] @ axes.rotation[k].T
     values = np.stack([column.values[items] for column in usable], axis=1)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from macrid.concepts import names, naming
 from macrid.concepts.axes import find, tied_dimensions
-from macrid.concepts.evidence import FEWEST_ITEMS, axes_evidence, axis_correlations
+from macrid.concepts.evidence import FEWEST_MEMBERS, axes_evidence, axis_correlations
 from macrid.concepts.meaning import Axes, meaning_of
 from macrid.concepts.space import Space, space_of
 from macrid.models.macridvae import MacridVAE
@@ -59,7 +59,7 @@ def understand(
     evidence = {"original": axes_evidence(space, None, seed), **evidence}
     in_use = []
     for k in range(space.concepts):
-        if kinds == ("original",) or len(space.members(k)) < FEWEST_ITEMS:
+        if kinds == ("original",) or len(space.members(k)) < FEWEST_MEMBERS:
             in_use.append("original")
         else:
             here = {kind: float(values[k]) for kind, values in evidence.items()}
