@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.measuring import circumstances
 
 import macrid
-from macrid.concepts.axes import find, of_concept, use
+from macrid.concepts.axes import concept_axes, find, use
 from macrid.concepts.directions import Direction, directions_towards
 from macrid.concepts.meaning import Axes, meaning_of, unturned
 from macrid.concepts.space import Space, space_of, with_range
@@ -159,7 +159,7 @@ class Truth:
         halves = np.random.default_rng(k).permutation(len(own)) % 2
         columns, found = columns_of(space.model), []
         for half in (0, 1):
-            rotation, _ = of_concept(space, k, by, columns, 0, own[halves != half])
+            rotation, _ = concept_axes(space, k, by, columns, 0, own[halves != half])
             found.append((own[halves == half], space.items[own[halves == half]] @ rotation.T))
         return found
 
@@ -226,7 +226,7 @@ def _told_best(space: Space) -> dict[str, float]:
     """The strongest rank correlation of a dimension of any concept with each attribute."""
     found: dict[str, float] = {}
     for k in range(space.concepts):
-        own = space.own(k)
+        own = space.members(k)
         for column in columns_of(space.model):
             if column.is_usable(own):
                 best = abs(_strongest(space.items[own], column.values[own])[1])

@@ -1,4 +1,4 @@
-"""The tables of docs/control.md, from what benchmarks/control.py and benchmarks/labels.py have measured."""
+"""The tables of docs/control.md, from the results of benchmarks/control.py and benchmarks/labels.py."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COLUMNS = {
 
 
 def write(file: Path = FILE) -> None:
-    """Put the tables where the marks are."""
+    """Put the tables between their marks."""
     file.write_text(filled(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def filled(text: str) -> str:
-    """The text with every part between `<!-- NAME -->` and `<!-- end -->` made anew, where it was measured."""
+    """The text with every part between `<!-- NAME -->` and `<!-- end -->` rewritten, if there are results for it."""
     parts: dict[str, tuple[str, Callable[[Any], str]]] = {
         "shop": ("control-shop.json", shop),
         "every seed": ("control-shop.json", every_seed),
@@ -77,68 +77,68 @@ def _removed() -> dict[str, Any]:
     return {**removed, "rows": [{**row, "way": f"{row['way']} (tried, removed)"} for row in removed["rows"]]}
 
 
-def axes_of_movies(found: dict[str, Any]) -> str:
+def axes_of_movies(results: dict[str, Any]) -> str:
     """The strongest axis of each attribute, and in how many concepts it has one."""
     names = ("attribute", "best raw dimension", "best axis, cross-validated", "median over concepts", "with an axis")
     lines = _head(*names, "p at most")
     fits: dict[str, list[dict[str, Any]]] = {}
-    for fit in found["fits"]:
+    for fit in results["fits"]:
         fits.setdefault(fit["attribute"], []).append(fit)
-    for name, own in sorted(fits.items(), key=lambda entry: -max(fit["strength"] for fit in entry[1])):
-        best = max(fit["strength"] for fit in own)
-        worst = max(fit["p"] for fit in own)
-        middle = float(np.median([fit["strength"] for fit in own]))
-        strengths = _number(found["original"][name]), _number(best), _number(middle)
-        lines.append(_row(name, *strengths, f"{len(own)} of 7", f"{worst:.3f}"))
-    scores = f"Test NDCG@100 {found['ndcg@100']:.4f}, before and after: turning changes no weight"
-    change = f"worked out along the turned axes, no score differs by more than {found['largest_change_of_a_score']:.0e}"
-    return "\n".join(lines) + f"\n\n{scores}; {change}. {_where(found)}"
+    for name, fitted in sorted(fits.items(), key=lambda entry: -max(fit["strength"] for fit in entry[1])):
+        strengths = [fit["strength"] for fit in fitted]
+        numbers = (results["original"][name], max(strengths), float(np.median(strengths)))
+        p = max(fit["p"] for fit in fitted)
+        lines.append(_row(name, *map(_number, numbers), f"{len(fitted)} of 7", f"{p:.3f}"))
+    scores = f"Test NDCG@100 {results['ndcg@100']:.4f} before and after: turning changes no weight"
+    change = f"computed along the turned axes, no score differs by more than {results['largest_change_of_a_score']:.0e}"
+    return "\n".join(lines) + f"\n\n{scores}; {change}. {_where(results)}"
 
 
-def knobs_of_movies(found: dict[str, Any]) -> str:
-    """Of several concepts at once, beside the same in a MultVAE."""
+def knobs_of_movies(results: dict[str, Any]) -> str:
+    """Knobs for several concepts at once, next to the same in a MultVAE."""
     keys = ("monotonicity", "leakage", "drift", "moves", "retention", "overlap", "smoothness")
-    beside = {knob["name"]: knob for knob in found["control"]["beside"] if knob["concept"] is None}
-    joint = [knob for knob in found["control"]["knobs"] if knob["concept"] is None]
+    beside = {knob["name"]: knob for knob in results["control"]["beside"] if knob["concept"] is None}
+    joint = [knob for knob in results["control"]["knobs"] if knob["concept"] is None]
     lines = _head("knob, all concepts", *keys, "MultVAE: monotonicity", "leakage")
     for knob in sorted(joint, key=lambda knob: -knob["monotonicity"]):
         other = beside.get(knob["name"])
         theirs = ("", "") if other is None else (_number(other[key]) for key in ("monotonicity", "leakage"))
         lines.append(_row(knob["name"], *(_number(knob[key]) for key in keys), *theirs))
-    single = [knob["monotonicity"] for knob in found["control"]["knobs"] if knob["concept"] is not None]
-    told = f"{len(single)} knobs of a single concept have a mean monotonicity of {np.mean(single):.2f}"
-    return "\n".join(lines) + f"\n\n{told}; random directions {found['control']['random']:.2f}. {_where(found)}"
+    single = [knob["monotonicity"] for knob in results["control"]["knobs"] if knob["concept"] is not None]
+    summary = f"{len(single)} knobs for a single concept have a mean monotonicity of {np.mean(single):.2f}"
+    return "\n".join(lines) + f"\n\n{summary}; random directions {results['control']['random']:.2f}. {_where(results)}"
 
 
-def year(found: dict[str, Any]) -> str:
-    own = found["year"]
-    sides = [
-        f"to the {side} end by that much for {own[side]['share']:.0%}, by {own[side]['median']:.0f} for half of them"
+def year(results: dict[str, Any]) -> str:
+    knob = results["year"]
+    older, newer = (
+        f"the {side} end it shifts by at least {knob['years']} years for {knob[side]['share']:.0%}, and by"
+        f" {knob[side]['median']:.0f} for half of them"
         for side in ("older", "newer")
-    ]
+    )
     return (
-        f'From one end of the knob "year" to the other, the median year of the ten best goes up by at least'
-        f" {own['years']} years for {own['share']:.0%} of the {own['users']} (of {own['of']}) test users who have"
-        f" movies on both sides of the middle, by {own['median']:.0f} years for half of them. From the list without a"
-        f" move, {sides[0]}; {sides[1]}: most lists are of the nineties already, and the catalogue ends in 2000."
+        f'From one end of the knob "year" to the other, the median year of the ten best rises by at least'
+        f" {knob['years']} years for {knob['share']:.0%} of the {knob['users']} (of {knob['of']}) test users who have"
+        f" movies on both sides of the middle, and by {knob['median']:.0f} years for half of them. From the unmoved"
+        f" list to {older}; to {newer}: most lists are already from the nineties, and the catalogue ends in 2000."
     )
 
 
-def labels(found: dict[str, Any]) -> str:
-    """Without labels and with: every seed's range."""
+def labels(results: dict[str, Any]) -> str:
+    """By the share of labelled items, with the range over seeds."""
     lines = _head("labelled items", "seeds", "NMI of the others, mean (range)", "validation NDCG@100", "test NDCG@100")
-    for share in sorted({row["share"] for row in found["rows"]}):
-        own = [row for row in found["rows"] if row["share"] == share]
-        nmi = [row["nmi"] for row in own]
+    for share in sorted({row["share"] for row in results["rows"]}):
+        rows = [row for row in results["rows"] if row["share"] == share]
+        nmi = [row["nmi"] for row in rows]
         spread = f"{_number(float(np.mean(nmi)), 3)} ({_number(min(nmi), 3)}–{_number(max(nmi), 3)})"
-        scores = [_number(float(np.mean([row[key] for row in own])), 4) for key in ("validation", "test")]
-        lines.append(_row(f"{100 * share:g} %", str(len(own)), spread, *scores))
-    limit = f"Knowing the categories of nearly all other items gives {_number(found['limit'], 3)}"
-    told = f"{found['data']}, K = 7, default settings; labels of items drawn at random, another seed for each training"
-    return "\n".join(lines) + f"\n\n{told}. {limit}: many items have a click or two. {_where(found)}"
+        scores = [_number(float(np.mean([row[key] for row in rows])), 4) for key in ("validation", "test")]
+        lines.append(_row(f"{100 * share:g} %", str(len(rows)), spread, *scores))
+    limit = f"Knowing the categories of nearly all other items gives {_number(results['limit'], 3)}"
+    setting = f"{results['data']}, K = 7, default settings; labels for random items, a different seed for each training"
+    return "\n".join(lines) + f"\n\n{setting}. {limit}: many items have only a click or two. {_where(results)}"
 
 
-def speed(found: dict[str, Any]) -> str:
+def speed(results: dict[str, Any]) -> str:
     lines = _head("", "median of 100")
     names = {
         "traverse_ms": "traverse, 8 steps",
@@ -148,8 +148,8 @@ def speed(found: dict[str, Any]) -> str:
         "frame_ms": "the same, the list before being known",
         "every_concept_ms": "the lists of every concept after a move",
     }
-    lines += [_row(name, f"{found[key]:.1f} ms") for key, name in names.items() if key in found]
-    return "\n".join(lines) + f"\n\n{found['items']:,} items. {_where(found)}"
+    lines += [_row(name, f"{results[key]:.1f} ms") for key, name in names.items() if key in results]
+    return "\n".join(lines) + f"\n\n{results['items']:,} items. {_where(results)}"
 
 
 def _head(*names: str) -> list[str]:
@@ -161,7 +161,7 @@ def _row(*cells: str) -> str:
 
 
 def _mean(rows: Sequence[dict[str, Any]], key: str) -> str:
-    """Over rows; of the least factor the least."""
+    """Over rows; for the least factor, the least."""
     known = [row[key] for row in rows if row.get(key) is not None]
     how = np.min if key == "factor_least" else np.mean
     return _number(float(how(known)), _digits(key)) if known else "–"
@@ -178,7 +178,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def _where(found: dict[str, Any]) -> str:
-    machine, versions = found["about"]["machine"], found["about"]["versions"]
+def _where(results: dict[str, Any]) -> str:
+    machine, versions = results["about"]["machine"], results["about"]["versions"]
     place = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
-    return f"{place}, torch {versions['torch']}, {found['about']['date']}."
+    return f"{place}, torch {versions['torch']}, {results['about']['date']}."

@@ -1,4 +1,4 @@
-"""A shop with enough items in every concept for axes of its own."""
+"""A shop with enough items in every concept for axes of its own, and copies with planted vectors and attributes."""
 
 import copy
 
@@ -7,46 +7,51 @@ import pyarrow as pa
 import pytest
 import torch
 
-from macrid.concepts.meaning import meaning_of
+import macrid
+from macrid.concepts.meaning import Meaning
+from macrid.data.shop import generate
 from macrid.ops.topk import Decoder
+
+DIM = 16
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def random_rotation(random, dim=DIM):
+    return np.linalg.qr(random.normal(size=(dim, dim)))[0]
 
 
 @pytest.fixture(scope="session")
 def wide():
-    """(model, split), about 80 items a concept: do not change the model."""
-    import macrid
-    from macrid.data.shop import generate
-
+    """(model, split), about 80 items per concept: do not change the model."""
     split = generate(users=500, items=560, seed=5).split(heldout=50)
-    model = macrid.MacridVAE(concepts=7, dim=16)
+    model = macrid.MacridVAE(concepts=7, dim=DIM)
     model.fit(split.train, validation=split.validation, epochs=8, batch_size=50, seed=1, device="cpu")
     return model, split
 
 
 @pytest.fixture
-def own(wide):
-    """A copy of the model that may be changed."""
+def editable(wide):
+    """A copy of the model that a test may change."""
     return copy.deepcopy(wide[0])
 
 
 @pytest.fixture
 def place(wide):
-    """A function that gives a copy of the model with vectors of its items, concepts and attributes of one's own.
+    """A function that returns a copy of the model with other vectors, concepts and attributes of its items."""
+    return lambda *args, **kwargs: with_items(wide[0], *args, **kwargs)
 
-    Of all there are some more than items, to be left aside.
-    """
 
-    def make(vectors, concepts, table=None, popularity=None):
-        model = copy.deepcopy(wide[0])
-        count = len(model.items)
-        vectors, concepts = vectors[:count], concepts[:count]
-        popularity = None if popularity is None else popularity[:count]
-        model.table = None if table is None else pa.table(table)[:count]
-        meaning_of(model).axes, meaning_of(model).in_use, meaning_of(model).names = {}, (), None
-        model.popularity = model.popularity if popularity is None else popularity
-        chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts), 7).float()
-        model.decoder = Decoder(torch.from_numpy(vectors.astype(np.float32)), torch.log(chosen + 1e-9))
-        model.cached = None
-        return model
-
-    return make
+def with_items(model, vectors, concepts, table=None, popularity=None):
+    """A copy with other vectors, concepts, attributes and popularity; values beyond the number of items are ignored."""
+    model = copy.copy(model)
+    count = len(model.items)
+    model.table = None if table is None else pa.table(table)[:count]
+    model.meaning = Meaning()
+    model.popularity = model.popularity if popularity is None else popularity[:count]
+    chosen = torch.nn.functional.one_hot(torch.from_numpy(concepts[:count]), 7).float()
+    directions = torch.from_numpy(vectors[:count].astype(np.float32))
+    model.decoder, model.cached = Decoder(directions, torch.log(chosen + 1e-9)), None
+    return model

@@ -91,7 +91,7 @@ def test_the_range_ends_where_another_prototype_becomes_the_closest_or_items_end
     space, items = space_of(model), unit(model.network.item_vectors)
     axis = space.axes(found.concept)[dimension].astype(np.float64)
     ends = change(items[place], axis, unit(model.network.prototypes), found.concept)
-    reach = items[space.own(found.concept)] @ axis
+    reach = items[space.members(found.concept)] @ axis
     limit = np.abs(reach).max()
     for end, told, is_open, sign, furthest in zip(
         ends, (found.low, found.high), found.is_open, (-1, 1), (reach.min(), reach.max()), strict=True
@@ -120,7 +120,7 @@ def test_the_objective_alone_decides_unless_the_start_is_to_be_kept(trained):
     space = space_of(model)
     for place in range(0, 160, 16):
         found = traverse(model, model.items[place], 1, gamma=3.0, width=200)
-        own = space.own(found.concept)
+        own = space.members(found.concept)
         core = walk(space.items[place], 1, space.items[own], space.prototypes, gamma=3.0, width=200, limit=0.0)
         assert found.ids == [model.items[at] for at in own[core.positions]]
 

@@ -99,11 +99,11 @@ def test_figure2_has_the_five_panels_of_the_paper(shop_maps):
 def test_a_concept_and_its_category_share_a_colour(shop_maps):
     cosine, _, categories = shop_maps
     concepts, categories = np.array(cosine["items"]["concept"]), np.array(categories)
-    of_concept, of_category = plots.colours(concepts, categories)
+    concept_axes, of_category = plots.colours(concepts, categories)
     matched = match(concepts, categories)
-    assert {of_category[label] for label in matched.values()} == set(of_concept.values())
-    assert all(of_category[label] == of_concept[concept] for concept, label in matched.items())
-    assert len(set(of_concept.values())) == 7
+    assert {of_category[label] for label in matched.values()} == set(concept_axes.values())
+    assert all(of_category[label] == concept_axes[concept] for concept, label in matched.items())
+    assert len(set(concept_axes.values())) == 7
 
     found = panels(plots.figure2(*shop_maps))
     by_concept, by_category = shades(found[TITLES[2]]), shades(found[TITLES[3]])
@@ -139,8 +139,8 @@ def test_any_number_of_concepts_and_categories_is_drawn(tmp_path, concepts, cate
     labels = np.arange(120) % concepts
     shown = a_map(labels, np.arange(10) % concepts)
     plots.draw_figure2(shown, shown, (np.arange(120) % categories).tolist(), tmp_path / "figure.png")
-    of_concept, of_category = plots.colours(labels, np.arange(120) % categories)
-    assert (len(of_concept), len(of_category)) == (concepts, categories)
+    concept_axes, of_category = plots.colours(labels, np.arange(120) % categories)
+    assert (len(concept_axes), len(of_category)) == (concepts, categories)
 
 
 def test_category_names_are_not_read_as_formulas(tmp_path):

@@ -64,7 +64,7 @@ def test_colours_by_attribute_follow_the_positions_of_items():
     mug, bag = PALETTE[:2]
     assert colouring.of_items == [mug, bag, bag, mug, mug]
     assert colouring.key == [(mug, "mug", 3), (bag, "bag", 2)]
-    assert set(colouring.of_concept.values()) == {"#666666"}
+    assert set(colouring.concept_axes.values()) == {"#666666"}
     assert plots.map_figure(a_map(), colouring).axes[1].get_title(loc="left") == "Users"
 
 

@@ -270,7 +270,7 @@ def test_another_model_is_moved_along_the_same_attributes(trained, multvae):
     assert len(found.beside) > 0
     assert {control.name for control in found.beside} == {"popularity"}
     assert all(control.moves >= 0 for control in found.beside)
-    items, users = space_of(model).own(0), np.arange(split.test.history.shape[0])
+    items, users = space_of(model).members(0), np.arange(split.test.history.shape[0])
     decoded = controllability._decoded(other, model, split.test)
     direction = controllability._activation(decoded, space_of(model), items, column, users)
     assert direction.vector[0] > 0.99

@@ -424,13 +424,13 @@ def test_two_concepts_or_dimensions_are_not_called_the_same(client_of, own_run):
 
 def test_axes_turned_by_somebody_else_are_neither_mixed_up_nor_turned_back(client_of, own_run):
     from macrid.concepts.axes import find, use
-    from macrid.concepts.understanding import named_anew
+    from macrid.concepts.understanding import fresh_names
 
     own = client_of(own_run)
     before = ok(own.get("/v1/model"))["concepts"]
     model = runs.load(own_run, "cpu")
     use(model, find(model, "independence"))
-    meaning_of(model).names = named_anew(model)
+    meaning_of(model).names = fresh_names(model)
     runs.keep(model, own_run)
     assert ok(own.get("/v1/model"))["concepts"] == before
     problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "reload")

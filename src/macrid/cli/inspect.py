@@ -301,7 +301,7 @@ def named_dimensions(names: Names, everything: bool = False) -> Table:
 
     Of a concept in which nothing but popularity has a name, the first few without one are told by their ends.
     """
-    from macrid.concepts.names import ends, said
+    from macrid.concepts.names import caption, ends
 
     table = _table(first="dimension", left=("name", "from", "to", "strength", "such as"))
     room = max(18, console.width - 60)
@@ -313,7 +313,7 @@ def named_dimensions(names: Names, everything: bool = False) -> Table:
             if entry.concept in told or shown[entry.concept] == UNNAMED:
                 continue
             shown[entry.concept] += 1
-        examples = [shortened(said(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
+        examples = [shortened(caption(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
         strength = "by hand" if entry.edited else "" if entry.strength is None else f"{entry.strength:.2f}"
         texts = [shortened(text, 22) for text in (entry.name or "–", *ends(entry))]
         place = f"{entry.concept}.{entry.dimension}"

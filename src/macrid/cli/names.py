@@ -32,7 +32,7 @@ def names(
     """
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.space import space_of
-    from macrid.concepts.understanding import named_anew
+    from macrid.concepts.understanding import fresh_names
     from macrid.runs import keep, load
 
     with working("naming"):
@@ -40,7 +40,7 @@ def names(
         space_of(model)
         meaning = meaning_of(model)
         fresh = meaning.names is None or anew or reset
-        names: Any = named_anew(model, keep_edited=not reset) if fresh else meaning.names
+        names: Any = fresh_names(model, keep_edited=not reset) if fresh else meaning.names
         for text in rename:
             names = _renamed(names, text)
         if names is not meaning.names:

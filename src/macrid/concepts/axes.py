@@ -1,27 +1,28 @@
 """Axes that mean something: rotations of each concept, found after training, that change no score.
 
-independence  popularity first, then axes as independent as can be (ICA made orthogonal) within the directions in which
-              items differ more than by chance, then the rest by variance
-attributes    popularity and attributes of items first, in order of how well they are told, each orthogonal to those
-              before it; then the rest by variance
+independence  popularity first, then axes as independent as possible (ICA made orthogonal) within the directions in
+              which items differ more than by chance, then the rest by variance
+attributes    popularity and attributes of items first, the best predicted ones leading, each orthogonal to those before
+              it; then the rest by variance
 
-Dimensions that labels have tied to an attribute (`fit(..., labels=...)`) stay as they are, before all others, where the
-items table does not know the attribute.
+Dimensions that labels have tied to an attribute (`fit(..., labels=...)`) come first and stay as they are, unless the
+items table has that attribute.
 
-Popularity goes first because it is known of every item and is the strongest direction of all: left where it is, it
-mixes with everything else. Rare items count less, their vectors being mostly noise.
+Popularity comes first because it is known for every item and is the strongest direction of all: left in place, it
+mixes with everything else. Rare items count less because their vectors are mostly noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
+from macrid.concepts.evidence import FEWEST_MEMBERS, LARGEST_P, LEAST_CORRELATION, SHUFFLES, columns_by_pattern
 from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
-from macrid.concepts.space import Space, space_of, with_range
+from macrid.concepts.space import Space, draw, space_of, with_range
 from macrid.data.attributes import POPULARITY, Column, columns_of, named_column
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of
@@ -29,13 +30,9 @@ from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 
 KINDS = ("original", "independence", "attributes")
-RIDGE = 3.0  # strength of attributes hardly changes from 1 to 30
+RIDGE = 3.0  # any value from 1 to 30 fits attributes about equally well
 FOLDS = 5
-SHUFFLES = 199
-LEAST_STRENGTH = 0.2  # of an attribute that gets an axis; rank correlation, cross-validated
-LEAST_P = 0.01
-FEWEST_ITEMS = 40  # of a concept that has axes of its own
-MOST_ITEMS = 5000  # of a concept that axes are found on
+MOST_FITTED_ITEMS = 5000  # in a concept
 
 
 def find(
@@ -48,76 +45,76 @@ def find(
 ) -> Axes:
     """Axes of one kind for every concept.
 
-    attributes: the names of columns to take with by="attributes"; all that say something unless given.
-    histories: of users, in whose range moves are usual; those that the model keeps unless given.
+    attributes: names of columns for by="attributes"; by default all that vectors predict.
+    histories: of the users whose range limits moves; by default those that the model keeps.
     """
     space = space_of(model)
     if by not in KINDS:
-        raise RequestError(f"axes by '{by}' are not known; choose from {', '.join(KINDS)}")
+        raise RequestError(f"unknown kind of axes '{by}'; choose from {', '.join(KINDS)}")
     if attributes is not None and by != "attributes":
-        raise RequestError(f"attributes go with by='attributes', not with by='{by}'")
+        raise RequestError(f"attributes need by='attributes', not by='{by}'")
     columns = columns_of(model)
     if attributes is not None:
         attributes = [attributes] if isinstance(attributes, str) else list(dict.fromkeys(attributes))
         if not attributes:
-            raise RequestError("no attributes to turn axes by; name some, or leave attributes away to take all")
+            raise RequestError("attributes is empty; name some, or omit it to use all")
         columns = [named_column(model, name, columns) for name in attributes]
     rotation, fits = [], []
     for k in range(space.concepts):
-        turned, own_fits = of_concept(space, k, by, columns, seed)
+        turned, fits_here = concept_axes(space, k, by, columns, seed)
         rotation.append(turned)
-        fits += own_fits
+        fits += fits_here
     if attributes is not None and not fits:
-        raise RequestError(f"none of {', '.join(attributes)} can be told from the item vectors; nothing was turned")
-    found = Axes(by, np.stack(rotation).astype(np.float32), fits=tuple(fits))
-    return with_range(found, space, model.sample if histories is None else histories)
+        raise RequestError(f"item vectors predict none of {', '.join(attributes)}; axes stay as they are")
+    axes = Axes(by, np.stack(rotation).astype(np.float32), fits=tuple(fits))
+    return with_range(axes, space, model.sample if histories is None else histories)
 
 
 def use(model: MacridVAE, axes: Axes, kinds: Sequence[str] | None = None) -> None:
-    """Make them the model's axes: in every concept, or of each concept the kind that is named."""
+    """Make these the model's axes in every concept, or give each concept its own kind."""
     space = space_of(model)
     if axes.rotation.shape != (space.concepts, space.dim, space.dim):
-        raise RequestError(f"axes of shape {axes.rotation.shape} do not fit {space.concepts} concepts of {space.dim}")
+        expected = f"{space.concepts} concepts with {space.dim} dimensions"
+        raise RequestError(f"axes of shape {axes.rotation.shape} do not fit {expected}")
     meaning = meaning_of(model)
     chosen = (axes.by,) * space.concepts if kinds is None else tuple(kinds)
+    if len(chosen) != space.concepts:
+        raise RequestError(f"{len(chosen)} kinds for {space.concepts} concepts; give one for each")
     unknown = [kind for kind in chosen if kind not in ("original", axes.by, *meaning.axes)]
-    if unknown or len(chosen) != space.concepts:
-        wrong = f"'{unknown[0]}' was not found yet" if unknown else f"these are {len(chosen)}"
-        raise RequestError(f"kinds are those of the {space.concepts} concepts, one each; {wrong}")
+    if unknown:
+        raise RequestError(f"the model has no axes by '{unknown[0]}'; find them first")
     meaning.axes[axes.by] = axes
     space.towards.clear()
     meaning.in_use = chosen
 
 
 def remember_range(model: Recommender) -> None:
-    """Keep where real users are along the original axes: a run may be opened where no user is at hand."""
+    """Keep the range of real users along the original axes: a run may be opened without any users."""
     axes = meaning_of(model).axes
     if isinstance(model, MacridVAE) and model.sample is not None and "original" not in axes:
         space = space_of(model)
         axes["original"] = with_range(Axes("original", unturned(space.concepts, space.dim)), space, model.sample)
 
 
-def of_concept(
+def concept_axes(
     space: Space, k: int, by: str, columns: Sequence[Column], seed: int, items: np.ndarray | None = None
 ) -> tuple[np.ndarray, list[Fit]]:
-    """Axes of one concept (dim, dim), and which of them were fitted to what; from these of its items, or from all."""
+    """Axes of one concept (dim, dim), and the attributes that some were fitted to; from all its items or only these."""
     random = np.random.default_rng([seed, k])
-    own, popularity = space.own(k) if items is None else items, space.model.popularity
-    if len(own) > MOST_ITEMS:
-        own = np.sort(random.choice(own, MOST_ITEMS, replace=False))
-    labelled = list(tied(space.model))
+    items = draw(space.members(k) if items is None else items, MOST_FITTED_ITEMS, random)
+    labelled = list(tied_dimensions(space.model))
     if by == "original":
         return np.eye(space.dim), []
-    if len(own) < FEWEST_ITEMS:
+    if len(items) < FEWEST_MEMBERS:
         return np.eye(space.dim)[[*labelled, *(j for j in range(space.dim) if j not in labelled)]], []
-    vectors = space.items[own].astype(np.float64)
-    weights = weights_of(popularity[own])
+    vectors = space.items[items].astype(np.float64)
+    weights = weights_of(space.model.popularity[items])
     if by != "attributes":
         columns = [column for column in columns if column.kind == POPULARITY]
-    first, fits = attribute_axes(vectors, weights, own, columns, random, k, np.eye(space.dim)[labelled])
+    first, fits = attribute_axes(vectors, weights, items, columns, random, k, np.eye(space.dim)[labelled])
     centred = vectors - np.average(vectors, axis=0, weights=weights)
     left = (centred - centred @ first.T @ first) * np.sqrt(weights)[:, None]
-    turned = np.linalg.eigh(left.T @ left)[1].T[::-1][: space.dim - len(first)]  # by variance, the largest first
+    turned = np.linalg.eigh(left.T @ left)[1].T[::-1][: space.dim - len(first)]  # by variance, largest first
     rank = 0 if by == "attributes" else significant(left @ turned.T, random)
     if rank > 1:
         inner = centred @ turned[:rank].T
@@ -127,67 +124,67 @@ def of_concept(
     return np.concatenate([first, rest * _signs(centred @ rest.T)[:, None]]), fits
 
 
-def tied(model: MacridVAE) -> dict[int, str]:
-    """Dimensions that labels have tied to an attribute in training, of which the items table does not know."""
-    named = [] if model.labelled is None else model.labelled["dimensions"]
-    known = set() if model.table is None else set(model.table.column_names)
-    return {dimension: str(name) for dimension, name in enumerate(named) if name not in known}
+def tied_dimensions(model: MacridVAE) -> dict[int, str]:
+    """Dimensions that training has tied to a labelled attribute missing from the items table."""
+    labelled = [] if model.labelled is None else model.labelled["dimensions"]
+    columns = set() if model.table is None else set(model.table.column_names)
+    return {dimension: str(name) for dimension, name in enumerate(labelled) if name not in columns}
 
 
 def attribute_axes(
     vectors: np.ndarray,
     weights: np.ndarray,
-    own: np.ndarray,
+    items: np.ndarray,
     columns: Sequence[Column],
     random: np.random.Generator,
     concept: int = 0,
     before: np.ndarray | None = None,
 ) -> tuple[np.ndarray, list[Fit]]:
-    """Directions (axes, dim) of what can be told from vectors (n, dim) of the items at positions `own`.
+    """Directions (axes, dim) of the attributes that vectors (n, dim) of the items at these positions predict.
 
-    before: axes (axes, dim) that go first as they are. Of the others, the one that is told best on items it was not
-    fitted to goes first, and each is orthogonal to those before it; one that is left with no strength of its own, or
-    that the best of as many shuffled attributes would reach, gets no axis.
+    before: axes (axes, dim) that come first as they are. The others are ordered by how well they predict items they
+    were not fitted to, each orthogonal to those before it. An attribute gets no axis if too little strength is left
+    for it, or if the best of as many shuffled attributes would reach that strength.
     """
-    fold = random.permutation(len(own)) % FOLDS
-    usable = [column for column in columns if column.is_usable(own)]
+    fold = random.permutation(len(items)) % FOLDS
+    usable = [column for column in columns if column.is_usable(items)]
     before = np.zeros((0, vectors.shape[1])) if before is None else before
     if not usable:
         return before, []
-    scores = np.stack([scores_of(column.values[own]) for column in usable], axis=1)  # (n, columns)
-    held_out = _from_others(vectors, fold)
+    scores = np.stack([scores_of(column.values[items]) for column in usable], axis=1)  # (n, columns)
+    held_out = _centred_by_fold(vectors, fold)
     directions = _directions(vectors, scores, weights, fold)
-    alone = _told(held_out, scores, directions, fold)
-    axes = np.repeat(before[None], FOLDS + 1, axis=0)  # those of all items are the last
+    alone = _strengths(held_out, scores, directions, fold)
+    axes = np.repeat(before[None], FOLDS + 1, axis=0)  # the last are fitted to all items
     fits: list[Fit] = []
-    spread: dict[bytes, float] = {}
+    spreads: dict[bytes, float] = {}
     for place in np.argsort(-alone, kind="stable").tolist():
-        if alone[place] < LEAST_STRENGTH or axes.shape[1] == vectors.shape[1]:
+        if alone[place] < LEAST_CORRELATION or axes.shape[1] == vectors.shape[1]:
             break
-        own_scores = scores[:, [place]]
-        each = _beside(directions[:, [place]], axes)
-        told = float(_told(held_out, own_scores, each, fold)[0])
-        if told < LEAST_STRENGTH or told < 0.5 * alone[place]:
+        column = scores[:, [place]]
+        direction = _orthogonal_to(axes, directions[:, [place]])
+        strength = float(_strengths(held_out, column, direction, fold)[0])
+        if strength < LEAST_CORRELATION or strength < 0.5 * alone[place]:
             continue
-        known = np.isfinite(own_scores).tobytes()
-        if known not in spread:
-            spread[known] = _spread(vectors, own_scores, weights, fold, random)
-        p = _chance(told, spread[known], len(usable))
-        if p > LEAST_P:
+        known = np.isfinite(column).tobytes()
+        if known not in spreads:
+            spreads[known] = _spread(vectors, column, weights, fold, random)
+        p = _p_value(strength, spreads[known], len(usable))
+        if p > LARGEST_P:
             continue
-        fits.append(Fit(concept, axes.shape[1], usable[place].name, told, p))
-        axes = np.concatenate([axes, each], axis=1)
+        fits.append(Fit(concept, axes.shape[1], usable[place].name, strength, p))
+        axes = np.concatenate([axes, direction], axis=1)
     return axes[-1], fits
 
 
 def direction_of(vectors: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The unit vector (dim,) along which values (n,) grow over vectors (n, dim), told well or not; NaN is unknown."""
+    """The unit vector (dim,) along which values (n,) grow over vectors (n, dim), however weakly; NaN is unknown."""
     scores = scores_of(values)[:, None]
     return _ridge(vectors, scores, weights, np.isfinite(scores[:, 0]))[0]
 
 
 def weights_of(popularity: np.ndarray) -> np.ndarray:
-    """How much items count: by how often they were chosen, up to the most popular tenth; mean 1."""
+    """How much items count: their popularity, capped at that of the most popular tenth; mean 1."""
     weights = np.minimum(popularity, np.quantile(popularity, 0.9)).astype(np.float64)
     return np.maximum(weights / max(float(weights.mean()), 1e-12), 1e-3)
 
@@ -212,114 +209,104 @@ def independent(points: np.ndarray, random: np.random.Generator, steps: int = 50
 
 
 def significant(points: np.ndarray, random: np.random.Generator, draws: int = 10) -> int:
-    """In how many directions points (n, dim), centred, differ more than by chance: parallel analysis (Horn, 1965).
+    """The number of directions in which points (n, dim), centred, differ more than by chance (Horn, 1965).
 
-    Chance is coordinates with random signs, along axes drawn anew each time. Shuffled coordinates would not do: what
-    stands out along a single coordinate stands out of its shuffles as well, and points that lie further out than
-    others, or weigh more, make directions differ by chance.
+    Parallel analysis, with chance simulated by random signs along random axes. Shuffling coordinates would not do:
+    variance along a single coordinate survives its shuffling, and outlying or heavy points make directions differ by
+    chance.
     """
-    seen = _variances(points)
+    observed = _variances(points)
     shape = points.shape
     turns = (_orthonormal(random.standard_normal((shape[1], shape[1]))) for _ in range(draws))
     by_chance = [_variances(points @ turn.T * random.choice((-1.0, 1.0), shape)) for turn in turns]
-    beyond = seen > np.quantile(by_chance, 0.95, axis=0)
+    beyond = observed > np.quantile(by_chance, 0.95, axis=0)
     return int(np.argmin(beyond)) if not beyond.all() else shape[1]
 
 
 def _variances(points: np.ndarray) -> np.ndarray:
-    """Along principal directions, the largest first, times the number of points: (dim,)."""
+    """Along principal directions, largest first, times the number of points: (dim,)."""
     return np.linalg.eigvalsh(points.T @ points)[::-1]
 
 
 def _directions(vectors: np.ndarray, scores: np.ndarray, weights: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Along which scores (n, columns) grow: by ridge regression without each fold, and with all.
+    """Unit vectors along which scores (n, columns) grow, by ridge regression: (folds + 1, columns, dim).
 
-    (folds + 1, columns, dim), of length 1.
+    Each is fitted without one fold, the last to all items.
     """
-    found = np.zeros((FOLDS + 1, scores.shape[1], vectors.shape[1]))
-    for known, own in _patterns(scores):
+    directions = np.zeros((FOLDS + 1, scores.shape[1], vectors.shape[1]))
+    for known, columns in columns_by_pattern(scores):
         for left_out in range(FOLDS + 1):
-            found[left_out, own] = _ridge(vectors, scores[:, own], weights, known & (fold != left_out))
-    return found
-
-
-def _patterns(scores: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Which items are known (n,), and the places of all columns that are known of just these."""
-    known = np.isfinite(scores)
-    groups: dict[bytes, list[int]] = {}
-    for place, column in enumerate(known.T):
-        groups.setdefault(column.tobytes(), []).append(place)
-    for places in groups.values():
-        yield known[:, places[0]], np.array(places)
+            directions[left_out, columns] = _ridge(vectors, scores[:, columns], weights, known & (fold != left_out))
+    return directions
 
 
 def _ridge(vectors: np.ndarray, scores: np.ndarray, weights: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Directions (columns, dim) of length 1 from the items of a mask, whose scores (n, columns) are known."""
+    """Unit directions (columns, dim) from the items of a mask, whose scores (n, columns) are known."""
     x, y, w = vectors[items], scores[items], weights[items]
     if not len(x):
         return np.zeros((scores.shape[1], vectors.shape[1]))
     x = x - np.average(x, axis=0, weights=w)
     weighted = x * w[:, None]  # its columns sum to 0: y need not be centred
-    found = np.linalg.solve(weighted.T @ x + RIDGE * np.eye(x.shape[1]), weighted.T @ y).T
-    return found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+    slopes = np.linalg.solve(weighted.T @ x + RIDGE * np.eye(x.shape[1]), weighted.T @ y).T
+    return slopes / np.maximum(np.linalg.norm(slopes, axis=-1, keepdims=True), 1e-12)
 
 
-def _beside(directions: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """What of directions (folds + 1, …, dim) is orthogonal to axes (folds + 1, axes, dim), of length 1."""
-    for _ in range(2):  # once more for what rounding leaves
+def _orthogonal_to(axes: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The part of directions (folds + 1, …, dim) orthogonal to axes (folds + 1, axes, dim), of length 1."""
+    for _ in range(2):  # the second time against rounding
         inner = np.einsum("f...d,fad->f...a", directions, axes)
         directions = directions - np.einsum("f...a,fad->f...d", inner, axes)
         directions = directions / np.maximum(np.linalg.norm(directions, axis=-1, keepdims=True), 1e-12)
     return directions
 
 
-def _from_others(vectors: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Vectors less the mean of those in other folds: (n, dim)."""
+def _centred_by_fold(vectors: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Vectors less the mean of the other folds: (n, dim)."""
     means = np.stack([vectors[fold != number].mean(axis=0) for number in range(FOLDS)])
     return vectors - means[fold]
 
 
-def _told(held_out: np.ndarray, scores: np.ndarray, directions: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Rank correlation of scores with what the directions of each fold, fitted without it, say of it: (columns,)."""
-    said, told = np.empty(scores.shape), np.zeros(scores.shape[1])
+def _strengths(held_out: np.ndarray, scores: np.ndarray, directions: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Rank correlation of scores with their predictions, each from directions fitted without its fold: (columns,)."""
+    predictions, strengths = np.empty(scores.shape), np.zeros(scores.shape[1])
     for number in range(FOLDS):
-        said[fold == number] = held_out[fold == number] @ directions[number].T
-    for known, own in _patterns(scores):
-        ranks = rankdata(said[np.ix_(known, own)], axis=0)
+        predictions[fold == number] = held_out[fold == number] @ directions[number].T
+    for known, columns in columns_by_pattern(scores):
+        ranks = rankdata(predictions[np.ix_(known, columns)], axis=0)
         ranks = (ranks - ranks.mean(axis=0)) / np.maximum(ranks.std(axis=0), 1e-12)
-        told[own] = (ranks * scores[np.ix_(known, own)]).mean(axis=0)  # scores have mean 0 and variance 1
-    return told
+        strengths[columns] = (ranks * scores[np.ix_(known, columns)]).mean(axis=0)  # scores: mean 0, variance 1
+    return strengths
 
 
 def _spread(
     vectors: np.ndarray, scores: np.ndarray, weights: np.ndarray, fold: np.ndarray, random: np.random.Generator
 ) -> float:
-    """How far from 0 shuffled scores are told, fitted in the same way: the root of the mean square. scores: (n, 1)."""
+    """The root mean square strength of shuffled scores, fitted in the same way; scores: (n, 1)."""
     known = np.isfinite(scores[:, 0])
     shuffled = np.full((len(scores), SHUFFLES), np.nan)
     shuffled[known] = random.permuted(np.repeat(scores[known], SHUFFLES, axis=1), axis=0)
-    each = _directions(vectors, shuffled, weights, fold)
-    found = _told(_from_others(vectors, fold), shuffled, each, fold)
-    return float(np.sqrt(np.mean(found * found)))
+    directions = _directions(vectors, shuffled, weights, fold)
+    strengths = _strengths(_centred_by_fold(vectors, fold), shuffled, directions, fold)
+    return float(np.sqrt(np.mean(strengths * strengths)))
 
 
-def _chance(told: float, spread: float, attributes: int) -> float:
-    """How often the best of so many shuffled attributes is told as well; not less than shuffles can say."""
-    return max(float(-np.expm1(attributes * np.log1p(-norm.sf(told / spread)))), 1 / (1 + SHUFFLES))
+def _p_value(strength: float, spread: float, attributes: int) -> float:
+    """How often the best of so many shuffled attributes is as strong; no smaller than shuffles can show."""
+    return max(float(-np.expm1(attributes * np.log1p(-norm.sf(strength / spread)))), 1 / (1 + SHUFFLES))
 
 
 def _ordered(turn: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Rows by how much points vary along them, the most first."""
+    """Rows by how much points vary along them, most first."""
     return turn[np.argsort(-(points @ turn.T).var(axis=0), kind="stable")]
 
 
 def _signs(coordinates: np.ndarray) -> np.ndarray:
-    """±1 for each column, so that its longer tail is on the positive side: an axis has no sign of its own."""
+    """±1 for each column, which puts its longer tail on the positive side: an axis has no sign of its own."""
     return np.where((coordinates * coordinates * coordinates).sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _orthonormal(rows: np.ndarray) -> np.ndarray:
-    """The same rows without what rounding added: Gram-Schmidt."""
+    """The same rows without rounding errors: Gram-Schmidt."""
     q, r = np.linalg.qr(rows.T)
     return (q * np.where(np.diag(r) < 0, -1.0, 1.0)).T
 

@@ -1,41 +1,47 @@
-"""What goes with what, and how often chance would do as well: log-odds of values, rank correlations of coordinates.
+"""What goes with what, and how often chance does as well: log-odds of values, rank correlations with axes.
 
-Log-odds are those of Monroe, Colaresi and Quinn (2008), with an informative Dirichlet prior: each side is taken to have
-`PRIOR` items more, divided as all items are, so that rare values do not win by accident. An item has a value or not, so
-the counts are of items, and the variance keeps the terms for items without it, which matter where most have it.
+Log-odds follow Monroe, Colaresi and Quinn (2008), with an informative Dirichlet prior: each side gets `PRIOR` extra
+items, divided as all items are, which keeps rare values from winning by accident. Counts are of items, each with or
+without a value, and the variance keeps the terms for items without it: they matter where most items have the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import rankdata
+from scipy.stats import norm, rankdata
 
-from macrid.data.attributes import Column
+from macrid.concepts.meaning import Axes
+from macrid.concepts.space import Space, draw
+from macrid.data.attributes import POPULARITY, Column
 
 PRIOR = 20.0  # items
 SHUFFLES = 199
 CELLS = 20_000_000  # numbers held at once
+LARGEST_P = 0.01  # of an attribute that names or gets an axis
+LEAST_CORRELATION = 0.2  # likewise
+FEWEST_MEMBERS = 40  # of a concept with axes of its own
+MOST_CORRELATED_ITEMS = 2000  # in a concept
 
 
 class LogOdds(NamedTuple):
-    """Of having a value on one side, against the other; each of the same shape (…, values)."""
+    """Of having a value on one side rather than the other; all of shape (…, values)."""
 
     inside: np.ndarray
-    """Share of the items on this side whose value is known."""
+    """Share of the items on this side that have the value, among those where it is known."""
     outside: np.ndarray
     delta: np.ndarray
     z: np.ndarray
-    """`delta` by its standard deviation."""
+    """`delta` over its standard deviation."""
 
 
 class Counts(NamedTuple):
-    """(groups, values) each."""
+    """Items that have a value, and items where it is known: (groups, values) each."""
 
     have: np.ndarray
     known: np.ndarray
@@ -45,24 +51,24 @@ class Correlations(NamedTuple):
     """Of columns with coordinates."""
 
     rho: np.ndarray
-    """(columns, dimensions) rank correlation over items of which the column is known."""
+    """(columns, dimensions) rank correlation over the items where the column is known."""
     z: np.ndarray
-    """(columns, dimensions) the same, times √(known items − 1): as large by chance for every column."""
+    """(columns, dimensions) the same, times √(known items − 1), which makes chance equally large for all columns."""
     null: np.ndarray
-    """(shuffles,) the largest |z| of all columns and dimensions when items are shuffled."""
+    """(shuffles,) the largest |z| over all columns and dimensions when items are shuffled."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Who has which values: categories, tags and words of some items, in the order of those items."""
+    """Which items have which values: categories, tags and words."""
 
     columns: tuple[Column, ...]
     has: np.ndarray = field(repr=False)
-    """(items, values) 1 if an item has it, 0 if not or unknown."""
+    """(items, values) 1 if an item has the value, 0 if not or unknown."""
     known: np.ndarray = field(repr=False)
-    """(items, patterns) 1 where known; values of one attribute are known of the same items."""
+    """(items, patterns) 1 where known; all values of one attribute share a pattern."""
     pattern: np.ndarray = field(repr=False)
-    """(values,) its column of `known`."""
+    """(values,) their columns of `known`."""
 
     @cached_property
     def _sparse(self) -> sp.csr_array:
@@ -70,37 +76,37 @@ class Values:
 
     @cached_property
     def total(self) -> Counts:
-        """(values,) of all items."""
+        """Over all items: (values,)."""
         return Counts(self.has.sum(axis=0), self.known.sum(axis=0)[self.pattern])
 
     def counts(self, groups: np.ndarray) -> Counts:
-        """groups: (groups, items), 1 for an item that is in it."""
+        """groups: (groups, items), 1 for the items in each."""
         return Counts(groups @ self.has, (groups @ self.known)[:, self.pattern])
 
     def counts_of_labels(self, labels: np.ndarray, count: int) -> Counts:
-        """Of groups that every item is in one of; labels: (items,)."""
+        """The same where each item is in one group; labels: (items,)."""
         size = len(labels)
         groups = sp.csr_array((np.ones(size), (labels, np.arange(size))), shape=(count, size))
         return Counts((groups @ self._sparse).toarray(), (groups @ self.known)[:, self.pattern])
 
 
 def values_of(columns: Sequence[Column], items: np.ndarray) -> Values:
-    """The 0 and 1 columns among them, for the items at these positions."""
+    """The columns of 0 and 1, for the items at these positions."""
     chosen = tuple(column for column in columns if column.value is not None)
     if not chosen:
         return Values((), np.zeros((len(items), 0)), np.zeros((len(items), 0)), np.zeros(0, dtype=np.int64))
-    whole = np.stack([column.values[items] for column in chosen], axis=1)
-    known = np.isfinite(whole)
+    values = np.stack([column.values[items] for column in chosen], axis=1)
+    known = np.isfinite(values)
     patterns, pattern = _patterns(known)
-    return Values(chosen, np.where(known, whole, 0.0), patterns.astype(np.float64), pattern)
+    return Values(chosen, np.where(known, values, 0.0), patterns.astype(np.float64), pattern)
 
 
 def log_odds(inside: Counts, outside: Counts, total: Counts, prior: float = PRIOR) -> LogOdds:
-    """The formula of Monroe, Colaresi and Quinn (2008), for each value on its own.
+    """The formula of Monroe, Colaresi and Quinn (2008), for each value separately.
 
-    total: (values,) of the items that the prior is divided as.
+    total: (values,) the counts that divide the prior.
     """
-    share = (total.have + 0.5) / (total.known + 1)  # never 0 nor 1
+    share = (total.have + 0.5) / (total.known + 1)  # never 0 or 1
     delta, variance = np.zeros(inside.have.shape), np.zeros(inside.have.shape)
     for sign, side in ((1, inside), (-1, outside)):
         having, lacking = side.have + prior * share, side.known - side.have + prior * (1 - share)
@@ -111,7 +117,7 @@ def log_odds(inside: Counts, outside: Counts, total: Counts, prior: float = PRIO
 
 
 def of_labels(values: Values, labels: np.ndarray, count: int) -> LogOdds:
-    """Items of each label against all others: (labels, values)."""
+    """Items with each label against all others: (labels, values)."""
     inside = values.counts_of_labels(labels, count)
     total = values.total
     return log_odds(inside, Counts(total.have - inside.have, total.known - inside.known), total)
@@ -120,7 +126,7 @@ def of_labels(values: Values, labels: np.ndarray, count: int) -> LogOdds:
 def null_of_labels(
     values: Values, labels: np.ndarray, count: int, random: np.random.Generator, shuffles: int = SHUFFLES
 ) -> np.ndarray:
-    """The largest z of all labels and values when labels are shuffled: (shuffles,)."""
+    """The largest z over all labels and values when labels are shuffled: (shuffles,)."""
     if not values.columns:
         return np.zeros(shuffles)
     return np.array([of_labels(values, random.permutation(labels), count).z.max() for _ in range(shuffles)])
@@ -129,40 +135,82 @@ def null_of_labels(
 def correlations(
     coordinates: np.ndarray, columns: np.ndarray, random: np.random.Generator, shuffles: int = SHUFFLES
 ) -> Correlations:
-    """Rank correlations, and what chance makes of so many.
+    """Rank correlations, and the largest that chance gives among so many.
 
-    coordinates: (items, dimensions). columns: (items, columns), NaN where unknown. A shuffle gives all columns of one
-    pattern of known items in the same new order, so that columns stay as alike as they are.
+    coordinates: (items, dimensions). columns: (items, columns), NaN where unknown. A shuffle reorders all columns that
+    are known for the same items together, which keeps their correlations with each other.
     """
     (count, dimensions), width = coordinates.shape, columns.shape[1]
     rho, z = np.zeros((width, dimensions)), np.zeros((width, dimensions))
     null = np.zeros(shuffles)
     keys = random.random((shuffles, count), dtype=np.float32)
-    patterns, pattern = _patterns(np.isfinite(columns))
-    for number in range(patterns.shape[1]):
-        items, own = np.flatnonzero(patterns[:, number]), np.flatnonzero(pattern == number)
+    for known, chosen in columns_by_pattern(columns):
+        items = np.flatnonzero(known)
         if len(items) < 3:
             continue
-        x, y = _ranks(coordinates[items]), _ranks(columns[np.ix_(items, own)])  # (known, …) each
+        x, y = _ranks(coordinates[items]), _ranks(columns[np.ix_(items, chosen)])  # (known, …) each
         factor = np.sqrt(len(items) - 1)
-        rho[own] = y.T @ x
-        z[own] = rho[own] * factor
+        rho[chosen] = y.T @ x
+        z[chosen] = rho[chosen] * factor
         block = max(1, CELLS // max(1, y.size))
         for begin in range(0, shuffles, block):
             order = np.argsort(keys[begin : begin + block, items], axis=1)  # (block, known)
-            shuffled = y.T[:, order].transpose(1, 0, 2).reshape(-1, len(items))  # (block · own, known)
+            shuffled = y.T[:, order].transpose(1, 0, 2).reshape(-1, len(items))  # (block · chosen, known)
             largest = np.abs(shuffled @ x).reshape(len(order), -1).max(axis=1, initial=0)
             null[begin : begin + block] = np.maximum(null[begin : begin + block], largest * factor)
     return Correlations(rho, z, null)
 
 
-def chance(found: float, null: np.ndarray) -> float:
-    """How often shuffles give as much: a p-value, never 0. Rounding does not make a difference."""
-    return float((1 + (null >= found - 1e-6 * abs(found)).sum()) / (1 + len(null)))
+def chance(statistic: float, null: np.ndarray) -> float:
+    """How often shuffles give as much: a p-value, never 0, that rounding does not change."""
+    return float((1 + (null >= statistic - 1e-6 * abs(statistic)).sum()) / (1 + len(null)))
+
+
+def axes_evidence(space: Space, axes: Axes | None, seed: int = 0) -> np.ndarray:
+    """How well axes follow attributes, for every concept: (concepts,); None for the original axes.
+
+    Popularity does not count: all turned axes begin with it.
+    """
+    columns = [column for column in space.columns if column.kind != POPULARITY]
+    return np.array([_concept_evidence(space, axes, k, columns, seed) for k in range(space.concepts)])
+
+
+def _concept_evidence(space: Space, axes: Axes | None, k: int, columns: Sequence[Column], seed: int) -> float:
+    usable, rho = axis_correlations(space, axes, k, columns, seed)
+    if not usable:
+        return float("nan")
+    fits = {fit.attribute: fit.strength for fit in (() if axes is None else axes.fits) if fit.concept == k}
+    known = np.array([np.isfinite(column.values[space.members(k)]).sum() for column in usable])
+    known = known.clip(max=MOST_CORRELATED_ITEMS)
+    by_chance = norm.isf(0.025 / space.dim) / np.sqrt(np.maximum(known - 1, 1))  # the best of so many dimensions
+    best = np.abs(rho).max(axis=1)
+    strongest = np.sqrt(np.maximum(best**2 - by_chance**2, 0)).tolist()
+    return float(np.mean([fits.get(column.name, value) for column, value in zip(usable, strongest, strict=True)]))
+
+
+def axis_correlations(
+    space: Space, axes: Axes | None, k: int, columns: Sequence[Column], seed: int
+) -> tuple[list[Column], np.ndarray]:
+    """Attributes in which a concept's items differ, and their rank correlations with its axes: (columns, dim)."""
+    random = np.random.default_rng([seed, k])
+    items = draw(space.members(k), MOST_CORRELATED_ITEMS, random)
+    usable = [column for column in columns if column.is_usable(items)]
+    if not usable or len(items) < FEWEST_MEMBERS:
+        return [], np.zeros((0, space.dim))
+    coordinates = space.items[items] if axes is None else space.items[items] @ axes.rotation[k].T
+    values = np.stack([column.values[items] for column in usable], axis=1)
+    return usable, correlations(coordinates, values, random, shuffles=0).rho
+
+
+def columns_by_pattern(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each pattern of known items (n,), the positions of the columns of values (n, columns) that have it."""
+    patterns, pattern = _patterns(np.isfinite(values))
+    for number, known in enumerate(patterns.T):
+        yield known, np.flatnonzero(pattern == number)
 
 
 def _patterns(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Different columns of a mask (items, columns): (items, patterns), and which of them each column is."""
+    """Distinct columns of a mask (items, columns): (items, patterns), and the one that each column equals."""
     first: dict[bytes, int] = {}
     packed = np.packbits(known, axis=0).T
     pattern = np.array([first.setdefault(row.tobytes(), len(first)) for row in packed], dtype=np.int64)
@@ -171,7 +219,7 @@ def _patterns(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ranks(numbers: np.ndarray) -> np.ndarray:
-    """Ranks in each column, with mean 0 and length 1; 0 for a constant column: (n, columns)."""
+    """Ranks in each column, with mean 0 and length 1; 0 in a constant column: (n, columns)."""
     ranks = rankdata(numbers, axis=0)
     ranks -= ranks.mean(axis=0)
     lengths = np.sqrt(np.square(ranks).sum(axis=0))

@@ -1,4 +1,4 @@
-"""What a MacridVAE has been understood to mean: axes of its concepts, and names. A run keeps it."""
+"""What a MacridVAE means to people: axes of its concepts, and names. Saved with the run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from macrid.models.macridvae import MacridVAE
 
 
 class Fit(NamedTuple):
-    """An axis that was fitted to an attribute."""
+    """An axis fitted to an attribute."""
 
     concept: int
     dimension: int
     attribute: str
     """The name of a column."""
     strength: float
-    """Rank correlation on items that it was not fitted to, along what earlier axes have left."""
+    """Rank correlation on items it was not fitted to, after earlier axes have taken their part."""
     p: float
-    """How often the best of as many shuffled attributes does as well; 1 in 200 also stands for less."""
+    """How often the best of as many shuffled attributes does as well; 1 in 200 at the least."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Axes:
     rotation: np.ndarray = field(repr=False)
     """(concepts, dim, dim); rows are axes, orthonormal."""
     low: np.ndarray | None = field(default=None, repr=False)
-    """(concepts, dim) where the coordinates of real users begin; None if no users were at hand."""
+    """(concepts, dim) the lowest coordinates of real users; None if no users were available."""
     high: np.ndarray | None = field(default=None, repr=False)
-    """(concepts, dim) where they end."""
+    """(concepts, dim) the highest."""
     fits: tuple[Fit, ...] = ()
 
 
@@ -44,14 +44,14 @@ class Meaning:
     """Axes and names of one model."""
 
     axes: dict[str, Axes] = field(default_factory=dict)
-    """By their kind."""
+    """By kind."""
     in_use: tuple[str, ...] = ()
-    """The kind that `traverse`, `steer` and names go by, for every concept; the original one if empty."""
+    """For every concept, the kind that `traverse`, `steer` and names use; the original one if empty."""
     names: Names | None = None
 
     @property
     def dimensions(self) -> tuple[DimensionName, ...]:
-        """What is known about each dimension along the axes in use; empty before it has been named."""
+        """All dimensions along the axes in use; empty until they are named."""
         return () if self.names is None else self.names.dimensions
 
     def concept_name(self, concept: int) -> str | None:
@@ -59,7 +59,7 @@ class Meaning:
 
 
 def meaning_of(model: Recommender) -> Meaning:
-    """A model's meaning, empty at first; a model without concepts never has any."""
+    """A model's meaning, empty at first, and always for a model without concepts."""
     if not isinstance(model, MacridVAE):
         return Meaning()
     if model.meaning is None:

@@ -1,7 +1,7 @@
-"""A trained MacridVAE as people look at it and move it: vectors and concepts of items, worked out once, and the axes.
+"""A trained MacridVAE as people see it and move it: item vectors and concepts, computed once, and the axes in use.
 
-Every score is made of inner products z_k · h_i and h_i · m_k. Turning all vectors of one concept by the same rotation
-changes none of them, so each concept may be looked at along axes of its own: `axes[k] @ vector` are its coordinates.
+Every score is made of inner products z_k · h_i and h_i · m_k. Rotating all vectors of one concept together changes none
+of them, so each concept can have axes of its own: `axes(k) @ vector` gives the coordinates.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from macrid.concepts.meaning import Axes, Meaning, meaning_of, unturned
+from macrid.concepts.names import check_number
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender, ScoredItem
@@ -27,21 +28,21 @@ from macrid.ops.topk import Decoder
 if TYPE_CHECKING:
     from macrid.concepts.directions import Direction
 
-SEEN = (1, 99)  # percentiles of users between which a coordinate is usual
-FEWEST_USERS = 20
-TYPICAL = 3  # items that stand for a concept
+USER_PERCENTILES = (1, 99)  # the range of real users along an axis
+FEWEST_USERS = 20  # that a range is computed from
+TYPICAL = 3  # items that represent a concept
 
 
 @dataclass(frozen=True)
 class Space:
-    """What does not change while a model is looked at."""
+    """Everything about a model that stays the same until its weights change."""
 
     model: MacridVAE
     decoder: Decoder
     version: tuple[Any, ...]
-    """Of the weights and the items table that it was worked out from."""
+    """Of the weights and the items table it was computed from."""
     towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
-    """Directions of attributes that were asked for."""
+    """Cached directions of attributes."""
     _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
 
     @property
@@ -56,7 +57,7 @@ class Space:
 
     @cached_property
     def prototypes(self) -> np.ndarray:
-        """(concepts, dim), of length 1 where only directions matter."""
+        """(concepts, dim), of length 1 where similarity is cosine."""
         network = self.model.network
         return network.direction(network.prototypes.detach()).cpu().numpy()
 
@@ -83,39 +84,46 @@ class Space:
 
     @cached_property
     def columns(self) -> list[Column]:
-        """What is known about the items and tells some from others, words of titles aside."""
+        """Attributes that distinguish items, without the words of titles."""
         return [column for column in columns_of(self.model) if column.is_usable()]
 
-    def own(self, concept: int) -> np.ndarray:
+    def members(self, concept: int) -> np.ndarray:
         """Positions of a concept's items."""
-        return self._own[concept]
+        return self._members[concept]
 
     @cached_property
-    def _own(self) -> list[np.ndarray]:
+    def _members(self) -> list[np.ndarray]:
         return [np.flatnonzero(self.concept_of == k) for k in range(self.concepts)]
 
+    def is_popular(self, concept: int) -> np.ndarray:
+        """Whether a concept's items are in its more popular half: (members,)."""
+        popularity = self.model.popularity[self.members(concept)]
+        return popularity >= (np.median(popularity) if len(popularity) else 0)
+
     def typical_items(self) -> list[tuple[ScoredItem, ...]]:
-        """A few of every concept: of the more popular half of its own items those surest to be in it."""
-        popularity, found = self.model.popularity, []
+        """A few for each concept: from the more popular half of its items, those most certain to be in it."""
+        typical = []
         for k in range(self.concepts):
-            own = self.own(k)
-            known = own[popularity[own] >= np.median(popularity[own])] if len(own) else own
-            order = np.lexsort((-popularity[known], -np.round(self._assignment[known, k], 2)))
-            chosen = known[order[:TYPICAL]]
-            found.append(self.model.describe(chosen, np.zeros(len(chosen))))
-        return found
+            popular = self.members(k)[self.is_popular(k)]
+            order = np.lexsort((-self.model.popularity[popular], -np.round(self._assignment[popular, k], 2)))
+            typical.append(self.described(popular[order[:TYPICAL]]))
+        return typical
+
+    def described(self, positions: np.ndarray) -> tuple[ScoredItem, ...]:
+        """Items with their titles and concepts, and no score."""
+        return self.model.describe(positions, np.zeros(len(positions)))
 
     def turned(self, concept: int) -> np.ndarray:
-        """The vectors of a concept's items along its axes in use: (n, dim). Do not change them."""
+        """The vectors of a concept's items along its axes in use: (members, dim). Do not modify them."""
         axes = self.axes_in_use(concept)
-        found = self._turned.get(concept)
-        if found is None or found[0] is not axes:
-            own = self.items[self.own(concept)]
-            found = self._turned[concept] = axes, own if axes is None else own @ axes.rotation[concept].T
-        return found[1]
+        cached = self._turned.get(concept)
+        if cached is None or cached[0] is not axes:
+            vectors = self.items[self.members(concept)]
+            cached = self._turned[concept] = axes, vectors if axes is None else vectors @ axes.rotation[concept].T
+        return cached[1]
 
     def components(self, histories: sp.csr_array) -> np.ndarray:
-        """Of many users: (users, concepts, dim)."""
+        """(users, concepts, dim)"""
         with torch.no_grad(), on_device(self.model.device):
             return self.model.network.components(self.model.to_device(histories), self.log_assignment).cpu().numpy()
 
@@ -128,90 +136,92 @@ class Space:
         return self.log_assignment.exp().cpu().numpy()
 
     def axes(self, concept: int) -> np.ndarray:
-        """Those in use, as rows: (dim, dim)."""
-        found = self.axes_in_use(concept)
-        return np.eye(self.dim, dtype=np.float32) if found is None else found.rotation[concept]
+        """The axes in use, as rows: (dim, dim)."""
+        axes = self.axes_in_use(concept)
+        return np.eye(self.dim, dtype=np.float32) if axes is None else axes.rotation[concept]
 
     def axes_in_use(self, concept: int) -> Axes | None:
-        """None for the original ones."""
+        """None for the original axes."""
         meaning = self.meaning
         return None if not meaning.in_use else meaning.axes.get(meaning.in_use[concept])
 
     def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Between which coordinates real users are, along the axes in use: (dim,) each; None if that is not known."""
+        """The lowest and highest coordinates of real users along the axes in use: (dim,) each; None if unknown."""
         axes = self.axes_in_use(concept) or self.original
         return None if axes.low is None or axes.high is None else (axes.low[concept], axes.high[concept])
 
     @cached_property
     def original(self) -> Axes:
-        """Those of the training."""
-        same = Axes("original", unturned(self.concepts, self.dim))
-        return self.meaning.axes.get("original") or with_range(same, self, self.model.sample)
+        """The axes that training produced."""
+        axes = Axes("original", unturned(self.concepts, self.dim))
+        return self.meaning.axes.get("original") or with_range(axes, self, self.model.sample)
 
     @cached_property
     def log_terms(self) -> Tensor:
         """log c_ik as (concepts, items), on the model's device."""
         return self.log_assignment.t().contiguous()
 
-    def numbered(self, concept: int | str) -> int:
-        """The number of a concept, given as such or by its name."""
+    def concept_number(self, concept: int | str) -> int:
+        """The number of a concept given by number or name."""
         if isinstance(concept, str):
             names = self.meaning.names
-            known = [] if names is None else [entry.name for entry in names.concepts]
-            found = [k for k, name in enumerate(known) if name is not None and name.casefold() == concept.casefold()]
-            if len(found) != 1:
-                told = ", ".join(f"{k} {name}" for k, name in enumerate(known) if name is not None)
-                wrong = f"several concepts are called '{concept}'" if found else f"no concept '{concept}'"
-                raise RequestError(
-                    f"{wrong}; {f'there are {told}' if told else f'give a number up to {self.concepts - 1}'}"
-                )
-            return found[0]
+            entries = () if names is None else names.concepts
+            named = {entry.concept: entry.name for entry in entries if entry.name is not None}
+            matches = [k for k, name in named.items() if name.casefold() == concept.casefold()]
+            if len(matches) != 1:
+                problem = f"several concepts are called '{concept}'" if matches else f"no concept '{concept}'"
+                choices = "there are " + ", ".join(f"{k} {name}" for k, name in named.items())
+                raise RequestError(f"{problem}; {choices if named else f'give a number up to {self.concepts - 1}'}")
+            return matches[0]
         self.check(concept)
         return int(concept)
 
     def check(self, concept: int, dimension: int | None = None) -> None:
-        """A `RequestError` for numbers that do not exist."""
-        for what, number, count in (("concept", concept, self.concepts), ("dimension", dimension, self.dim)):
-            if number is None and what == "dimension":
-                continue
-            if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < count:
-                raise RequestError(f"{what} is {number!r}; this model has {what}s 0 to {count - 1}")
+        """Raise a `RequestError` for numbers that do not exist."""
+        check_number("concept", concept, self.concepts)
+        if dimension is not None:
+            check_number("dimension", dimension, self.dim)
 
 
 def with_range(axes: Axes, space: Space, histories: sp.csr_array | None) -> Axes:
-    """With the range of the coordinates of these users, those who have a concept telling of it."""
+    """With the range of these users' coordinates; `user_range` says which of them count."""
     if histories is None or not histories.shape[0]:
         return axes
     components, confidence = space.components(histories), space.confidence(histories)
-    ends = [seen(components[:, k], confidence[:, k], axes.rotation[k]) for k in range(space.concepts)]
+    ends = [user_range(components[:, k], confidence[:, k], axes.rotation[k]) for k in range(space.concepts)]
     low, high = np.stack(ends, axis=1).astype(np.float32)
     return replace(axes, low=low, high=high)
 
 
-def seen(components: np.ndarray, confidence: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Where users begin and end along directions (…, dim) in one concept: (2, …).
+def user_range(components: np.ndarray, confidence: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The lowest and highest coordinates of users along directions (…, dim) of one concept: (2, …).
 
-    Of the components (users, dim) those of users with an item's worth of the concept in their history, if they are
-    enough; confidence: (users,).
+    Users count who have at least one item's worth of the concept in their history, or everybody if those are too few.
+    components: (users, dim). confidence: (users,).
     """
     chosen = confidence >= 1
     chosen = chosen if chosen.sum() >= FEWEST_USERS else np.ones(len(chosen), dtype=bool)
-    return np.percentile(components[chosen] @ directions.T, SEEN, axis=0)
+    return np.percentile(components[chosen] @ directions.T, USER_PERCENTILES, axis=0)
+
+
+def draw(positions: np.ndarray, most: int, random: np.random.Generator) -> np.ndarray:
+    """All positions, or as many as allowed, drawn at random and in order."""
+    return positions if len(positions) <= most else np.sort(random.choice(positions, most, replace=False))
 
 
 def digest(axis: np.ndarray) -> str:
-    """A few letters by which an axis is known again: the same for the same axis, whatever its number."""
+    """A short fingerprint of an axis, whatever its number."""
     return sha256(np.round(1000 * axis).astype(np.int16).tobytes()).hexdigest()[:12]
 
 
 def space_of(model: Recommender) -> Space:
-    """Of a trained model; worked out again only when the model has changed."""
+    """The space of a trained model; computed again only when the model has changed."""
     model.check_fitted()
     if not isinstance(model, MacridVAE):
         raise MacridError(f"{type(model).__name__} has no concepts to look at or move; train a macridvae")
     version = model.version(), id(model.table), id(model.popularity)
-    known = model.cached
-    if known is None or known.model is not model or known.version != version:
+    cached = model.cached
+    if cached is None or cached.model is not model or cached.version != version:
         space = Space(model, model.decoder, version)
         if model.is_training:
             return space

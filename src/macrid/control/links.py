@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from macrid.concepts.directions import along, directions_towards, numbered
+from macrid.concepts.directions import along, dimension_number, directions_towards
 from macrid.concepts.space import Space
 from macrid.control.moves import Move
 from macrid.errors import RequestError
@@ -38,23 +38,23 @@ def carried_over(space: Space, moves: Sequence[Move], is_same_run: bool) -> tupl
 def _carried(space: Space, move: Move, is_same_run: bool) -> Move:
     """As it is meant in this run; a `RequestError` if that cannot be known."""
     if move.towards is not None:
-        directions_towards(space, move.towards, None if move.concept is None else space.numbered(move.concept))
+        directions_towards(space, move.towards, None if move.concept is None else space.concept_number(move.concept))
         return move
     assert move.concept is not None
     if move.share is not None:
         named = move.concept if isinstance(move.concept, str) else move.name
         if named is None:
             raise RequestError(f"concept {move.concept} has no name to be known by")
-        return replace(move, concept=space.numbered(named) if isinstance(move.concept, int) else named)
-    concept = space.numbered(move.concept)
+        return replace(move, concept=space.concept_number(named) if isinstance(move.concept, int) else named)
+    concept = space.concept_number(move.concept)
     if isinstance(move.dimension, str):
-        numbered(space, concept, move.dimension)
+        dimension_number(space, concept, move.dimension)
         return move
     if _has_axis(space, move, is_same_run):
         return move
     if move.name is None:
         raise RequestError(f"dimension {move.dimension} has no name to be known by")
-    return replace(move, dimension=numbered(space, concept, move.name), axis=None)
+    return replace(move, dimension=dimension_number(space, concept, move.name), axis=None)
 
 
 def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
@@ -62,7 +62,7 @@ def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
     if move.axis is None or move.concept is None or not isinstance(move.dimension, int | np.integer):
         return False
     try:
-        vector = along(space, space.numbered(move.concept), int(move.dimension), move.axis).vector
+        vector = along(space, space.concept_number(move.concept), int(move.dimension), move.axis).vector
     except RequestError:
         return False
     return is_same_run or bool(np.count_nonzero(vector) > 1)

@@ -97,7 +97,7 @@ class State:
         """After moves, one by one; bounded: they go only as far as real users do."""
         state, applied, effects, warnings = self, [], [], []
         for move in moves:
-            concept = None if move.concept is None else self.space.numbered(move.concept)
+            concept = None if move.concept is None else self.space.concept_number(move.concept)
             if move.share is not None:
                 assert concept is not None
                 state, effect = state._with_share(concept, move.share)
@@ -162,7 +162,7 @@ class State:
         may = np.ones(len(self.space.items), dtype=bool) if allowed is None else allowed.copy()
         may[hidden] = False
         terms, device = self.terms, self.terms.device
-        items = None if concept is None else self.space.own(concept)
+        items = None if concept is None else self.space.members(concept)
         if items is not None:
             terms, may = terms[:, torch.from_numpy(items).to(device)], may[items]
         if self.weights.any():

@@ -111,12 +111,12 @@ def traverse(
     else:
         if concept is None:
             raise RequestError(f"a history has a component in each concept; give one, from 0 to {space.concepts - 1}")
-        concept = space.numbered(concept)
+        concept = space.concept_number(concept)
         known, _ = model.lookup(history or [])
         vector = space.components(model.matrix([known]))[0, concept]
     direction = along(space, concept, dimension)
     assert direction.dimension is not None
-    own, axes, turned = space.own(concept), space.axes(concept), space.turned(concept)
+    own, axes, turned = space.members(concept), space.axes(concept), space.turned(concept)
     if min_users:
         enough = (model.popularity[own] >= min_users) | (own == position)
         own, turned = own[enough], turned[enough]

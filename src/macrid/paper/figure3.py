@@ -64,7 +64,7 @@ def measured(model: MacridVAE) -> dict[str, float | int]:
     follows, alike, walks, dimensions = [], [], 0, 0
     for entry in _named(model):
         dimensions += 1
-        items = space.own(entry.concept)
+        items = space.members(entry.concept)
         items = items[model.popularity[items] >= MIN_USERS]
         for start in random.choice(items, min(WALKS, len(items)), replace=False):
             walk = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
@@ -111,7 +111,7 @@ def _named(model: MacridVAE) -> list[DimensionName]:
 def _middle(model: MacridVAE, entry: DimensionName) -> Any:
     """The most popular item in the middle third of a dimension, among the concept's most confident half."""
     space = space_of(model)
-    items = space.own(entry.concept)
+    items = space.members(entry.concept)
     values = space.turned(entry.concept)[:, entry.dimension]
     confidence = space.log_assignment[:, entry.concept].cpu().numpy()[items]
     low, high = np.quantile(values, [1 / 3, 2 / 3])
@@ -141,7 +141,7 @@ def _random_cosine(model: MacridVAE, random: np.random.Generator) -> float:
     """Mean cosine of two items of the same concept."""
     space, cosines = space_of(model), []
     for k in range(space.concepts):
-        vectors = space.items[space.own(k)]
+        vectors = space.items[space.members(k)]
         if len(vectors) > 1:
             a, b = random.integers(0, len(vectors), (2, 200))
             cosines.append(float((vectors[a] * vectors[b])[a != b].sum(axis=1).mean()))

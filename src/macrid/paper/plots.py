@@ -61,19 +61,19 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     items, users, others = cosine["items"], cosine["users"], inner["items"]
     shown, shown_by_inner = truth[items["position"]], truth[others["position"]]
     concepts = np.asarray(items["concept"])
-    of_concept, of_category = colours(concepts, shown, users["concept"])
+    concept_axes, of_category = colours(concepts, shown, users["concept"])
     of_inner = _colours_like(np.asarray(others["concept"]), shown_by_inner, of_category)
 
     figure = new_figure(12.0, 8.9)
     grid = grid_of(figure, ("a", "b", "key"), ("c", "d", "e"))
-    pale = {concept: paler(colour) for concept, colour in of_concept.items()}
+    pale = {concept: paler(colour) for concept, colour in concept_axes.items()}
     map_panel(grid["a"], "(a) Items and users", plural(len(concepts), "item") + " over users, in paler colours")
     scatter(grid["a"], dots(users, pale))
-    scatter(grid["a"], dots(items, of_concept))
+    scatter(grid["a"], dots(items, concept_axes))
     map_panel(grid["b"], "(b) Users", plural(len(users["x"]), "component") + ", by their concept")
-    scatter(grid["b"], dots(users, of_concept))
+    scatter(grid["b"], dots(users, concept_axes))
     map_panel(grid["c"], "(c) Items by concept", _use(concepts))
-    scatter(grid["c"], dots(items, of_concept))
+    scatter(grid["c"], dots(items, concept_axes))
     accuracy = matched_accuracy(concepts, shown)
     map_panel(grid["d"], "(d) Items by true category", f"{accuracy:.0%} are in the concept of their category")
     scatter(grid["d"], (items["x"], items["y"], [of_category[label] for label in shown.tolist()]))
@@ -82,7 +82,7 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     for name in "abcd":  # with the same limits
         square(grid[name], *joined(items, users))
     square(grid["e"], others["x"], others["y"])
-    _key(grid["key"], concepts, shown, of_concept, of_category)
+    _key(grid["key"], concepts, shown, concept_axes, of_category)
     return figure
 
 
@@ -116,16 +116,16 @@ def colours(
     others: more concepts, possibly without items.
     """
     known = sorted({*concepts.tolist(), *others})
-    of_concept = {concept: colour_of(rank) for rank, concept in enumerate(known)}
+    concept_axes = {concept: colour_of(rank) for rank, concept in enumerate(known)}
     matched = {
-        label: of_concept[concept] for concept, label in match(concepts, categories).items() if label is not None
+        label: concept_axes[concept] for concept, label in match(concepts, categories).items() if label is not None
     }
     unused = iter(range(len(known), len(PALETTE)))
     of_category = {
         label: matched[label] if label in matched else colour_of(next(unused, len(PALETTE)))
         for label in np.unique(categories).tolist()
     }
-    return of_concept, of_category
+    return concept_axes, of_category
 
 
 def _colours_like(concepts: np.ndarray, categories: np.ndarray, of_category: Mapping[Any, str]) -> dict[int, str]:
@@ -143,14 +143,14 @@ def _key(
     panel: Axes,
     concepts: np.ndarray,
     categories: np.ndarray,
-    of_concept: Mapping[int, str],
+    concept_axes: Mapping[int, str],
     of_category: Mapping[Any, str],
 ) -> None:
     """A line per concept with its category, then categories without a concept."""
     panel.set_axis_off()
     matched = match(concepts, categories)
     lines: list[tuple[str, str, str, str]] = []
-    for concept, colour in of_concept.items():
+    for concept, colour in concept_axes.items():
         label, items = matched.get(concept), categories[concepts == concept].tolist()
         count = f"{len(items):,}"
         share = f"{items.count(label) / len(items):.0%} of {count}" if items and label is not None else count

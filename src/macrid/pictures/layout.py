@@ -65,9 +65,9 @@ def rough(source: Space | Recommender) -> tuple[np.ndarray, np.ndarray]:
     main = _main(source.prototypes)
     order = np.argsort(np.argsort(np.arctan2(main[:, 1], main[:, 0]), kind="stable"))  # similar concepts side by side
     angle = 2 * np.pi * order / count
-    largest = max(len(source.own(k)) for k in range(count))
+    largest = max(len(source.members(k)) for k in range(count))
     for k in range(count):
-        items = source.own(k)
+        items = source.members(k)
         if not len(items):
             continue
         radius = 1.0 if count == 1 else 0.9 * np.sin(np.pi / count) * np.sqrt(max(len(items) / largest, 0.1))

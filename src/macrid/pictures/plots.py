@@ -44,7 +44,7 @@ class Colouring(NamedTuple):
     """Colour, name, and number of items on the map."""
     names: str
     """What the names stand for."""
-    of_concept: dict[int, str]
+    concept_axes: dict[int, str]
     """Colours of users' components; all the same unless items are coloured by concept."""
 
 
@@ -61,9 +61,9 @@ def map_figure(points: Mapping[str, Any], colouring: Colouring) -> Figure:
     map_panel(grid["items"], colouring.title, plural(len(items["x"]), "item"))
     scatter(grid["items"], (items["x"], items["y"], colouring.of_items))
     subtitle = plural(len(users["x"]), "component") + " of held-out users, over the items in grey"
-    map_panel(grid["users"], "Users by concept" if len(set(colouring.of_concept.values())) > 1 else "Users", subtitle)
+    map_panel(grid["users"], "Users by concept" if len(set(colouring.concept_axes.values())) > 1 else "Users", subtitle)
     scatter(grid["users"], (items["x"], items["y"], [UNKNOWN] * len(items["x"])))
-    scatter(grid["users"], dots(users, colouring.of_concept))
+    scatter(grid["users"], dots(users, colouring.concept_axes))
     for name in ("items", "users"):
         square(grid[name], *joined(items, users))
     _key(grid["key"], colouring.names, colouring.key)
@@ -75,10 +75,10 @@ def by_concept(points: Mapping[str, Any], names: Mapping[int, str]) -> Colouring
     concepts = points["items"]["concept"]
     count = Counter(concepts)
     by_size = sorted(_concepts(points), key=lambda k: -count[k])  # the smallest may go without a colour
-    of_concept = {k: colour_of(rank) for rank, k in enumerate(by_size)}
-    key = [(of_concept[k], f"{k}  {names.get(k, '')}".rstrip(), count[k]) for k in sorted(of_concept)]
+    concept_axes = {k: colour_of(rank) for rank, k in enumerate(by_size)}
+    key = [(concept_axes[k], f"{k}  {names.get(k, '')}".rstrip(), count[k]) for k in sorted(concept_axes)]
     title = "concept, with a typical item" if names else "concept"
-    return Colouring("Items by concept", [of_concept[k] for k in concepts], key, title, of_concept)
+    return Colouring("Items by concept", [concept_axes[k] for k in concepts], key, title, concept_axes)
 
 
 def by_attribute(points: Mapping[str, Any], attribute: Attribute) -> Colouring:
@@ -161,8 +161,8 @@ def scatter(panel: Axes, points: tuple[Any, Any, Any]) -> None:
     panel.scatter(x[order], y[order], s=size, c=shades[order], alpha=0.8, linewidths=0, rasterized=True)
 
 
-def dots(columns: Mapping[str, Any], of_concept: Mapping[int, str]) -> tuple[Any, Any, Any]:
-    return columns["x"], columns["y"], [of_concept[concept] for concept in columns["concept"]]
+def dots(columns: Mapping[str, Any], concept_axes: Mapping[int, str]) -> tuple[Any, Any, Any]:
+    return columns["x"], columns["y"], [concept_axes[concept] for concept in columns["concept"]]
 
 
 def joined(*many: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction, along
 from macrid.concepts.meaning import meaning_of
-from macrid.concepts.space import SEEN, Space, digest, space_of
+from macrid.concepts.space import USER_PERCENTILES, Space, digest, space_of
 from macrid.control.state import placed
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import RequestError
@@ -194,7 +194,7 @@ class _Groups:
         self.space = space
         history, confidence = heldout.history, space.confidence(heldout.history)
         self.users = [
-            _drawn(np.flatnonzero((of >= CONFIDENT) & _has_more(history[:, space.own(k)])), random)
+            _drawn(np.flatnonzero((of >= CONFIDENT) & _has_more(history[:, space.members(k)])), random)
             for k, of in enumerate(confidence.T)
         ]
         enough = (confidence.sum(axis=1) >= CONFIDENT) & _has_more(history)
@@ -203,7 +203,7 @@ class _Groups:
     def of(self, concept: int | None) -> tuple[np.ndarray, np.ndarray]:
         if concept is None:
             return np.arange(len(self.space.concept_of)), self.all_users
-        return self.space.own(concept), self.users[concept]
+        return self.space.members(concept), self.users[concept]
 
 
 def named_knobs(model: Recommender) -> list[Knob]:
@@ -355,7 +355,7 @@ def _activation(decoded: _Decoded, space: Space, items: np.ndarray, column: Colu
 
 def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, concept: int) -> Direction:
     """A direction with the range of these users."""
-    low, high = np.percentile(decoded.components[users, place] @ vector, SEEN)
+    low, high = np.percentile(decoded.components[users, place] @ vector, USER_PERCENTILES)
     return Direction(concept, None, vector, float(low), float(high))
 
 

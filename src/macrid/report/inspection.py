@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
+from macrid.concepts.evidence import axes_evidence
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import space_of
-from macrid.concepts.understanding import evidence
 from macrid.data.attributes import read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
 from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
@@ -223,7 +223,7 @@ def _axes(model: Any) -> dict[str, Any]:
     space, meaning = space_of(model), meaning_of(model)
     used = meaning.in_use or ("original",) * space.concepts
     strength = {
-        kind: evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}
+        kind: axes_evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}
     }
 
     def listed(kinds: Sequence[str]) -> list[float | None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from macrid.concepts.axes import of_concept
+from macrid.concepts.axes import concept_axes
 from macrid.concepts.space import Space
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.evaluation.factors import FEWEST_KNOWN, dci
@@ -25,8 +25,8 @@ def dci_within(space: Space, seed: int = 0) -> dict[str, Any] | None:
     by_concept: dict[str, list[float]] = {"original": [], "in_use": []}
     weights: list[int] = []
     for k in range(space.concepts):
-        items = space.own(k)
-        _, fits = of_concept(space, k, "attributes", columns, seed)
+        items = space.members(k)
+        _, fits = concept_axes(space, k, "attributes", columns, seed)
         predicted = [fit.attribute for fit in fits if fit.attribute != POPULARITY][:MOST_FACTORS]
         factors = [column for column in columns if column.name in predicted]
         if len(items) > MOST_FOREST_ITEMS:
@@ -45,8 +45,10 @@ def dci_within(space: Space, seed: int = 0) -> dict[str, Any] | None:
                 continue
             rotation = turned.rotation[k]
             if turned.by == "attributes":
-                others = np.setdiff1d(space.own(k), part) if len(items) == len(space.own(k)) else parts[1 - half]
-                rotation = of_concept(space, k, "attributes", columns, seed, others)[0]
+                others = (
+                    np.setdiff1d(space.members(k), part) if len(items) == len(space.members(k)) else parts[1 - half]
+                )
+                rotation = concept_axes(space, k, "attributes", columns, seed, others)[0]
             scores["in_use"].append(_score(space.items[part] @ rotation.T, factors, part, seed))
         for kind, values in scores.items():
             by_concept[kind].append(float(np.mean(values)))

@@ -72,7 +72,7 @@ class Card:
     def concept(self, entry: ConceptName) -> dict[str, Any]:
         """As the schema `Concept`."""
         space, model, k = self._space(), self.hosted.model, entry.concept
-        own, popularity = space.own(k), model.popularity
+        own, popularity = space.members(k), model.popularity
         knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
         return {
             "concept": k,

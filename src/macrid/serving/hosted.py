@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
-from macrid.concepts.understanding import named_anew
+from macrid.concepts.understanding import fresh_names
 from macrid.control.engine import Answer, Engine, Question
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
@@ -66,7 +66,7 @@ class Hosted:
                 _share_decoder(self.model, shared / f"{self.weights}.safetensors")
             self.space = space_of(self.model)
             if meaning_of(self.model).names is None:
-                meaning_of(self.model).names = named_anew(self.model)
+                meaning_of(self.model).names = fresh_names(self.model)
         self.engine = Engine(self.model)
         self.batcher: Batcher[Question, Answer] = Batcher(
             self.engine.answer, settings.together, settings.max_waiting, on_batch

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 20  # seconds
 STALE = 90  # seconds after the last heartbeat a trial counts as abandoned
-SEEN = "seen"
+USER_PERCENTILES = "seen"
 """The attribute of a trial that says when its process was last alive, in seconds since 1970."""
 BELONGS = "macrid"
 """The attribute of a study that says which model, data and settings it is about."""
@@ -146,7 +146,7 @@ def ask(study: optuna.Study) -> optuna.Trial:
 def beat(trial: optuna.Trial) -> None:
     """Say that a trial is being worked on; Optuna's own heartbeats are experimental and not for `ask`."""
     with suppress(optuna_or_explain().exceptions.UpdateFinishedTrialError):  # taken for abandoned
-        trial.set_user_attr(SEEN, time.time())
+        trial.set_user_attr(USER_PERCENTILES, time.time())
 
 
 def is_hopeless(url: str, trial: optuna.Trial, epoch: int, score: float) -> bool:
@@ -186,7 +186,7 @@ def queue_abandoned(study: optuna.Study) -> None:
     """Queue those trials again whose process has died."""
     for trial in running(study):
         assert trial.datetime_start is not None
-        if time.time() - trial.user_attrs.get(SEEN, trial.datetime_start.timestamp()) > STALE:
+        if time.time() - trial.user_attrs.get(USER_PERCENTILES, trial.datetime_start.timestamp()) > STALE:
             queue_again(study, trial)
 
 
