@@ -220,6 +220,21 @@ def test_a_list_for_every_concept_has_its_best_items(client, shop_model):
         assert [item.id for item in row.items] == shop_model.recommend(history, 6, include=own).ids
 
 
+def test_a_list_of_one_concept_is_its_row_and_says_what_moved_in_it(client):
+    history, size = history_of(client), knob(client)
+    move = {"concept": size["concept"], "dimension": size["dimension"], "to": size["range"][1]}
+    body = {"history": history, "n": 8, "moves": [move]}
+    rows = ok(client.post("/v1/recommend", json={**body, "by_concept": True}))["concepts"]
+    row = next(row for row in rows if row["concept"] == size["concept"])
+    alone = ok(client.post("/v1/recommend", json={**body, "concept": size["concept"], "before": True}))
+    assert (alone["items"], alone["moved"]) == (row["items"], row["moved"])
+    ids = {side: [item["id"] for item in alone[side]] for side in ("items", "before")}
+    assert {item["id"] for item in alone["moved"]["in"]} == {*ids["items"]} - {*ids["before"]} != set()
+    for item in alone["moved"]["up"] + alone["moved"]["down"]:
+        assert ids["before"][item["before"] - 1] == ids["items"][item["after"] - 1] == item["id"]
+    problem(client.post("/v1/recommend", json={**body, "concept": 7}), 422, "7", "0 to 6")
+
+
 def test_an_explanation_names_the_items_that_count(client, shop_model):
     history = history_of(client)
     found = ok(client.post("/v1/recommend", json={"history": history, "n": 3, "explain": True}))

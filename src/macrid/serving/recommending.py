@@ -82,6 +82,7 @@ def question(
     moves: tuple[Move, ...] = (),
     bounded: bool = True,
     by_concept: bool = False,
+    concept: int | None = None,
 ) -> Ask:
     """Checked: there are n items to choose from."""
     served, allowed = hosted.served, None
@@ -104,7 +105,9 @@ def question(
         )
     if by_concept:
         served.concepts()
-    return Ask(own.known, n, hidden, allowed, moves, bounded, by_concept)
+    if concept is not None:
+        served.concepts().check(concept)
+    return Ask(own.known, n, hidden, allowed, moves, bounded, by_concept, concept)
 
 
 async def recommend(hosted: Hosted, service: Service, asked: schemas.RecommendRequest) -> str:
@@ -115,7 +118,7 @@ async def recommend(hosted: Hosted, service: Service, asked: schemas.RecommendRe
     moves = await moves_of(hosted, service, asked.moves)
     ask = question(
         hosted, service, own, asked.n, asked.exclude_seen, asked.include, asked.exclude, moves, asked.bounded,
-        asked.by_concept,
+        asked.by_concept, asked.concept,
     )  # fmt: skip
     if ask.is_heavy:
         (answer,) = _answers(await service.at_length(hosted.served.scorer.answer, [ask]))
@@ -139,8 +142,10 @@ def told(
     ]
     if answer.of_concepts:
         rows = (
-            f'{{"concept": {k}, "items": {_list(hosted, ranking, reasons)}}}'
+            f'{{"concept": {k}, "items": {_list(hosted, ranking, reasons)}'
+            + (f', "moved": {json.dumps(_changes(hosted, unmoved, ranking))}}}' if unmoved else "}")
             for k, ranking in answer.of_concepts.items()
+            for unmoved in [answer.of_concepts_before.get(k)]
         )
         parts.append(f'"concepts": [{", ".join(rows)}]')
     if answer.before is not None:

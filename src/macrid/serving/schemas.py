@@ -121,12 +121,16 @@ class RecommendRequest(Who):
     """One after the other; the same moves, sent again, give the same list."""
     bounded: bool = True
     """Go only as far as real users do."""
+    concept: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """List the best items of this concept only; null: of all."""
     by_concept: bool = False
     """Also the best items of every concept, in `concepts`."""
     explain: bool = False
     """Say of every item why it is recommended."""
     before: bool = False
     """Also the list without the moves."""
+    run: Name | None = None
+    """The run that the moves were made with, as `GET /v1/model` gives it."""
 
 
 class BatchRequest(Wire):
@@ -281,6 +285,8 @@ class ConceptItems(Wire):
 
     concept: int
     items: list[Scored]
+    moved: Moved | None = None
+    """With moves."""
 
 
 class Recommended(Wire):

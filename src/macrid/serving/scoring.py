@@ -39,6 +39,8 @@ class Ask:
     moves: tuple[Move, ...] = ()
     bounded: bool = True
     by_concept: bool = False
+    concept: int | None = None
+    """The only concept whose items may be chosen."""
 
     @property
     def is_heavy(self) -> bool:
@@ -67,6 +69,8 @@ class Answer:
     """(concepts,) of what is recommended; with moves or `by_concept`."""
     of_concepts: dict[int, Ranking] = field(default_factory=dict)
     """With `by_concept`, the largest share first."""
+    of_concepts_before: dict[int, Ranking] = field(default_factory=dict)
+    """Without the moves, if there are some."""
     warnings: tuple[str, ...] = ()
 
 
@@ -126,13 +130,17 @@ class Scorer:
             return error
 
     def _told(self, ask: Ask, turn: Turn, best: Ranking, before: Ranking | None) -> Answer:
-        shares, of_concepts = None, {}
+        shares, of_concepts, unmoved = None, {}, {}
+        if ask.concept is not None:
+            best = self._within(ask, turn.after, ask.concept)
+            before = self._within(ask, turn.before, ask.concept) if ask.moves else None
         if ask.moves or ask.by_concept:
             shares = turn.after.shares().numpy()
         if ask.by_concept:
             assert shares is not None
             of_concepts = {int(k): self._within(ask, turn.after, int(k)) for k in np.argsort(-shares, kind="stable")}
-        return Answer(best, before, turn.moves, turn.effects, shares, of_concepts, turn.warnings)
+            unmoved = {k: self._within(ask, turn.before, k) for k in of_concepts} if ask.moves else {}
+        return Answer(best, before, turn.moves, turn.effects, shares, of_concepts, unmoved, turn.warnings)
 
     def _within(self, ask: Ask, state: State, concept: int) -> Ranking:
         """The best items of a concept; fewer than asked for where it has fewer."""
