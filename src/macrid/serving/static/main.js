@@ -144,10 +144,7 @@ function mount(view) {
   return loading;
 }
 
-/**
- * @param {View} view
- * @returns {Promise<Panel | null>}
- */
+/** @param {View} view @returns {Promise<Panel | null>} */
 async function load(view) {
   const place = byId(`view-${view}`);
   place.replaceChildren(h("div", { class: "skeleton block tall", "aria-hidden": "true" }));

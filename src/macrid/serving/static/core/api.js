@@ -40,11 +40,7 @@ export const model = () => ask("GET", "/model");
  */
 export const users = (params, signal) => ask("GET", withQuery("/users", params), undefined, signal);
 
-/**
- * @param {string} user
- * @param {AbortSignal} [signal]
- * @returns {Promise<components["schemas"]["UserHistory"]>}
- */
+/** @param {string} user @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["UserHistory"]>} */
 export const historyOf = (user, signal) => ask("GET", `/users/${encodeURIComponent(user)}`, undefined, signal);
 
 /**
@@ -55,75 +51,37 @@ export const historyOf = (user, signal) => ask("GET", `/users/${encodeURICompone
  */
 export const search = (params, signal) => ask("GET", withQuery("/items", params), undefined, signal);
 
-/**
- * @param {string[]} ids
- * @param {AbortSignal} [signal]
- * @returns {Promise<components["schemas"]["ItemList"]>}
- */
+/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
 export const items = (ids, signal) => ask("POST", "/items", { ids }, signal);
 
-/**
- * @param {string} id
- * @returns {Promise<Item>}
- */
+/** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
 
-/**
- * @param {string} id
- * @param {number} n
- * @returns {Promise<components["schemas"]["Similar"]>}
- */
+/** @param {string} id @param {number} n @returns {Promise<components["schemas"]["Similar"]>} */
 export const similar = (id, n) => ask("GET", withQuery("/similar", { item: id, n }));
 
-/**
- * @param {RecommendRequest} request
- * @param {AbortSignal} [signal]
- * @returns {Promise<Recommended>}
- */
+/** @param {RecommendRequest} request @param {AbortSignal} [signal] @returns {Promise<Recommended>} */
 export const recommend = (request, signal) => ask("POST", "/recommend", request, signal);
 
-/**
- * @param {Who & { moves?: Move[] }} request
- * @param {AbortSignal} [signal]
- * @returns {Promise<Encoded>}
- */
+/** @param {Who & { moves?: Move[] }} request @param {AbortSignal} [signal] @returns {Promise<Encoded>} */
 export const encode = (request, signal) => ask("POST", "/encode", request, signal);
 
-/**
- * @param {components["schemas"]["TraverseRequest"]} request
- * @param {AbortSignal} [signal]
- * @returns {Promise<Traversed>}
- */
+/** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
 
-/**
- * @param {number} concept
- * @returns {Promise<components["schemas"]["Dimensions"]>}
- */
+/** @param {number} concept @returns {Promise<components["schemas"]["Dimensions"]>} */
 export const dimensions = (concept) => ask("GET", `/concepts/${concept}/dimensions`);
 
-/**
- * @param {number} concept
- * @param {components["schemas"]["ConceptRename"]} names
- * @returns {Promise<Concept>}
- */
+/** @param {number} concept @param {components["schemas"]["ConceptRename"]} names @returns {Promise<Concept>} */
 export const renameConcept = (concept, names) => ask("PATCH", `/concepts/${concept}`, names);
 
-/**
- * @param {number} concept
- * @param {number} dimension
- * @param {components["schemas"]["DimensionRename"]} names
- * @returns {Promise<Dimension>}
- */
+/** @param {number} concept @param {number} dimension @param {components["schemas"]["DimensionRename"]} names @returns {Promise<Dimension>} */
 export const renameDimension = (concept, dimension, names) => ask("PATCH", `/concepts/${concept}/dimensions/${dimension}`, names);
 
 /** @returns {Promise<ItemMap>} */
 export const map = () => ask("GET", "/map");
 
-/**
- * @param {string} by
- * @returns {Promise<MapValues>}
- */
+/** @param {string} by @returns {Promise<MapValues>} */
 export const mapValues = (by) => ask("GET", withQuery("/map/values", { by }));
 
 /** @returns {Promise<Report>} */
@@ -150,10 +108,7 @@ export async function showPicture(img, id) {
   img.src = (await pictures.get(id)) ?? "";
 }
 
-/**
- * @param {string} url
- * @returns {Promise<string>}
- */
+/** @param {string} url @returns {Promise<string>} */
 async function dataURL(url) {
   const answer = await fetch(url, { headers: headers() });
   if (!answer.ok) throw new ApiError(answer.status, answer.statusText);
@@ -164,10 +119,7 @@ async function dataURL(url) {
   return String(reader.result);
 }
 
-/**
- * @param {string} path
- * @param {Record<string, string | number>} params
- */
+/** @param {string} path @param {Record<string, string | number>} params */
 function withQuery(path, params) {
   const query = new URLSearchParams(Object.entries(params).map(([name, value]) => [name, String(value)]).filter(([, value]) => value !== ""));
   return query.size ? `${path}?${query}` : path;

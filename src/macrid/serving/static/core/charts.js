@@ -34,10 +34,7 @@ export function ticks(low, high, most = 5) {
   return values;
 }
 
-/**
- * @param {number} value
- * @param {number} step
- */
+/** @param {number} value @param {number} step */
 function tickText(value, step) {
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
   const isWhole = Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6;

@@ -5,22 +5,10 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/**
- * @template {keyof HTMLElementTagNameMap} T
- * @param {T} tag
- * @param {Props} [props]
- * @param {...Child} children
- * @returns {HTMLElementTagNameMap[T]}
- */
+/** @template {keyof HTMLElementTagNameMap} T @param {T} tag @param {Props} [props] @param {...Child} children @returns {HTMLElementTagNameMap[T]} */
 export const h = (tag, props, ...children) => build(document.createElement(tag), props, children);
 
-/**
- * @template {keyof SVGElementTagNameMap} T
- * @param {T} tag
- * @param {Props} [props]
- * @param {...Child} children
- * @returns {SVGElementTagNameMap[T]}
- */
+/** @template {keyof SVGElementTagNameMap} T @param {T} tag @param {Props} [props] @param {...Child} children @returns {SVGElementTagNameMap[T]} */
 export const svg = (tag, props, ...children) => build(document.createElementNS(SVG, tag), props, children);
 
 /**
@@ -33,22 +21,13 @@ export function byId(id) {
   return element;
 }
 
-/**
- * @template {Element} E
- * @param {E} node
- * @returns {E}
- */
+/** @template {Element} E @param {E} node @returns {E} */
 export function clear(node) {
   node.replaceChildren();
   return node;
 }
 
-/**
- * @template {Element} E
- * @param {E} node
- * @param {...Child} children
- * @returns {E}
- */
+/** @template {Element} E @param {E} node @param {...Child} children @returns {E} */
 export function append(node, ...children) {
   for (const child of /** @type {Exclude<Child, Child[]>[]} */ (children.flat(/** @type {1} */ (Infinity)))) {
     if (child === null || child === undefined || child === false) continue;
@@ -92,13 +71,7 @@ export function icon(name) {
   return svg("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
 }
 
-/**
- * @template {HTMLElement | SVGElement} E
- * @param {E} node
- * @param {Props | undefined} props
- * @param {Child[]} children
- * @returns {E}
- */
+/** @template {HTMLElement | SVGElement} E @param {E} node @param {Props | undefined} props @param {Child[]} children @returns {E} */
 function build(node, props, children) {
   const { on = {}, style = {}, ...rest } = props ?? {};
   for (const [event, listener] of Object.entries(on)) node.addEventListener(event, listener);

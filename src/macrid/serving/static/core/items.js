@@ -43,10 +43,7 @@ export function thumb(item, { alt = "", size = null, lazy = true } = {}) {
   return frame;
 }
 
-/**
- * @param {Shown} item
- * @param {string} alt
- */
+/** @param {Shown} item @param {string} alt */
 function placeholder(item, alt) {
   const props = alt ? { role: "img", "aria-label": alt } : { "aria-hidden": "true" };
   return h("span", { class: "placeholder", style: { "--c": conceptColour(item.concept) }, ...props }, initials(item));

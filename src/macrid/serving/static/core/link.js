@@ -33,10 +33,7 @@ export function write(state, run = null) {
   return text && `?${text}`;
 }
 
-/**
- * @param {string} search
- * @returns {State}
- */
+/** @param {string} search @returns {State} */
 export function read(search) {
   const query = new URLSearchParams(search);
   const moves = [...query].flatMap(([name, value]) => (name === "move" ? coordinate(value) : name === "share" ? share(value) : []));
@@ -82,10 +79,5 @@ const short = (x) => String(Number(x.toFixed(5)));
 /** @param {string | null} text */
 const natural = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
 
-/**
- * @template {string} T
- * @param {string | null} value
- * @param {T[]} known
- * @returns {T}
- */
+/** @template {string} T @param {string | null} value @param {T[]} known @returns {T} */
 const oneOf = (value, known) => known.find((one) => one === value) ?? known[0];

@@ -129,11 +129,7 @@ export class Live {
     return { concept: last?.to === undefined ? null : last.concept, isByConcept: false };
   }
 
-  /**
-   * @param {Move[]} moves
-   * @param {Shape} shape
-   * @returns {RecommendRequest}
-   */
+  /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
   #request(moves, { concept, isByConcept }) {
     const { user, history, run } = this.#store.get();
     const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
@@ -217,11 +213,7 @@ export class Live {
     this.#tell("busy");
   }
 
-  /**
-   * @param {Recommended} answer
-   * @param {State} state
-   * @param {Shape} shape
-   */
+  /** @param {Recommended} answer @param {State} state @param {Shape} shape */
   #take(answer, { moves, list, run }, shape) {
     this.remember(answer.items);
     const hasMoves = moves.length > 0;

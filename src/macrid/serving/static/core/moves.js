@@ -4,22 +4,13 @@
 /** @import { Move, Recommended } from "./types.d.ts" */
 /** @typedef {{ concept: number, dimension?: number }} Slider of a share where it has no dimension */
 
-/**
- * @param {Move[]} moves
- * @param {Slider} slider
- */
+/** @param {Move[]} moves @param {Slider} slider */
 export const moveOf = (moves, { concept, dimension }) => moves.find((move) => move.concept === concept && move.dimension === dimension);
 
-/**
- * @param {Move[]} moves
- * @param {Slider} slider
- */
+/** @param {Move[]} moves @param {Slider} slider */
 export const without = (moves, slider) => moves.filter((move) => move !== moveOf(moves, slider));
 
-/**
- * @param {Move[]} moves
- * @param {Move} move
- */
+/** @param {Move[]} moves @param {Move} move */
 export const withMove = (moves, move) => [...without(moves, move), { ...move, ...axisOf(moveOf(moves, move)) }];
 
 /**

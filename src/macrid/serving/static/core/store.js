@@ -156,8 +156,5 @@ export class Store {
   }
 }
 
-/**
- * @param {unknown} one
- * @param {unknown} other
- */
+/** @param {unknown} one @param {unknown} other */
 const differs = (one, other) => JSON.stringify(one) !== JSON.stringify(other);

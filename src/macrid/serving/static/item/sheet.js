@@ -13,10 +13,7 @@ const dialog = h("dialog", { class: "sheet", "aria-labelledby": "sheet-title" })
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 let shown = ""; // the item's id
 
-/**
- * @param {App} app
- * @param {string} id
- */
+/** @param {App} app @param {string} id */
 export async function open(app, id) {
   shown = id;
   const title = h("h2", { id: "sheet-title", dir: "auto", text: titleOf(app.live.items.get(id) ?? { id }) });
@@ -36,11 +33,7 @@ export async function open(app, id) {
   }
 }
 
-/**
- * @param {App} app
- * @param {Item} item
- * @param {HTMLElement} body
- */
+/** @param {App} app @param {Item} item @param {HTMLElement} body */
 function draw(app, item, body) {
   const why = h("section", { class: "why", hidden: true });
   const similar = h("section", { class: "similar" });
@@ -58,10 +51,7 @@ function draw(app, item, body) {
   alike(app, item, similar);
 }
 
-/**
- * @param {App} app
- * @param {Item} item
- */
+/** @param {App} app @param {Item} item */
 function actions(app, item) {
   const button = h("button", { type: "button", class: "button primary" });
   const update = () => (button.textContent = app.isInHistory(item.id) ? "Remove from your history" : "Add to your history");
@@ -80,11 +70,7 @@ function actions(app, item) {
   );
 }
 
-/**
- * @param {App} app
- * @param {Item} item
- * @param {HTMLElement} section
- */
+/** @param {App} app @param {Item} item @param {HTMLElement} section */
 async function explain(app, item, section) {
   const { who } = app.live;
   if (!who || app.isInHistory(item.id)) return;
@@ -135,10 +121,7 @@ function attributes(item) {
   );
 }
 
-/**
- * @param {App} app
- * @param {number[]} concepts
- */
+/** @param {App} app @param {number[]} concepts */
 function memberships(app, concepts) {
   const rows = concepts.map((share, concept) => ({ share, concept })).sort((one, other) => other.share - one.share).slice(0, 4);
   return h(
@@ -161,11 +144,7 @@ function memberships(app, concepts) {
   );
 }
 
-/**
- * @param {App} app
- * @param {Item} item
- * @param {HTMLElement} section
- */
+/** @param {App} app @param {Item} item @param {HTMLElement} section */
 async function alike(app, item, section) {
   if (app.card.model === "Popularity" || app.card.items < 2) return; // it knows no similar items
   try {

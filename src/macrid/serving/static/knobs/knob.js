@@ -22,10 +22,7 @@ export class Knob {
   #you = h("span", { class: "here", hidden: true }, h("span", { text: "you" }));
   #reset;
 
-  /**
-   * @param {App} app
-   * @param {Dimension} dimension
-   */
+  /** @param {App} app @param {Dimension} dimension */
   constructor(app, dimension) {
     this.#app = app;
     this.dimension = dimension;
@@ -83,10 +80,7 @@ export class Knob {
     input.setAttribute("aria-valuetext", this.#inWords(part(to), part(from)));
   }
 
-  /**
-   * @param {number} to
-   * @param {number} from
-   */
+  /** @param {number} to @param {number} from */
   #inWords(to, from) {
     const { low, high, name } = this.dimension;
     const [one, other] = name === null ? ["one end", "the other end"] : [low || "low", high || "high"];

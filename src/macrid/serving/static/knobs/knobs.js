@@ -14,10 +14,7 @@ import { Shares } from "./shares.js";
 
 const FEW = 5;
 
-/**
- * @param {App} app
- * @param {HTMLElement} root
- */
+/** @param {App} app @param {HTMLElement} root */
 export function create(app, root) {
   if (app.card.has_concepts) return new Knobs(app, root);
   return root.replaceChildren(
@@ -48,10 +45,7 @@ class Knobs {
   #drawn = ""; // what the panel shows
   #digest = ""; // of the pills
 
-  /**
-   * @param {App} app
-   * @param {HTMLElement} root
-   */
+  /** @param {App} app @param {HTMLElement} root */
   constructor(app, root) {
     [this.#app, this.#root] = [app, root];
     this.#shares = new Shares(app);

@@ -8,20 +8,12 @@ import { byId, h } from "../core/dom.js";
 /** @typedef {[name: string, label: string, value: string | null][]} Fields */
 /** @typedef {(names: any) => Promise<unknown>} Save */
 
-/**
- * @param {App} app
- * @param {Concept} concept
- * @param {HTMLElement} head
- */
+/** @param {App} app @param {Concept} concept @param {HTMLElement} head */
 export function renameConcept(app, concept, head) {
   form(app, head, [["name", "Name", concept.name]], (names) => api.renameConcept(concept.concept, names));
 }
 
-/**
- * @param {App} app
- * @param {Dimension} dimension
- * @param {HTMLElement} head
- */
+/** @param {App} app @param {Dimension} dimension @param {HTMLElement} head */
 export function renameDimension(app, dimension, head) {
   /** @type {Fields} */
   const fields = [["name", "Name", dimension.name], ["low", "Low end", dimension.low], ["high", "High end", dimension.high]];

@@ -58,10 +58,7 @@ class ShareRow {
   #from = /** @type {number | null} */ (null);
   #isHeld = false;
 
-  /**
-   * @param {App} app
-   * @param {number} concept
-   */
+  /** @param {App} app @param {number} concept */
   constructor(app, concept) {
     [this.#app, this.#concept] = [app, concept];
     const label = app.label(concept);

@@ -5,10 +5,7 @@ import { h } from "../core/dom.js";
 
 /** @import { Props } from "../core/types.d.ts" */
 
-/**
- * @param {Props} props
- * @param {{ drag: (value: number) => void, drop: (value: number) => void }} does
- */
+/** @param {Props} props @param {{ drag: (value: number) => void, drop: (value: number) => void }} does */
 export function slider(props, { drag, drop }) {
   const input = h("input", { type: "range", class: "slider", ...props });
   input.addEventListener("input", () => drag(Number(input.value)));

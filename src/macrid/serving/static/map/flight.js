@@ -30,10 +30,7 @@ export class Flight {
     cancelAnimationFrame(this.#frame);
   }
 
-  /**
-   * @param {View} goal
-   * @param {boolean} isSmooth
-   */
+  /** @param {View} goal @param {boolean} isSmooth */
   to(goal, isSmooth) {
     this.#run(isSmooth ? FLIGHT : 0, this.#way(goal), () => {});
   }

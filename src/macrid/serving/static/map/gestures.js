@@ -14,20 +14,14 @@
 
 const STILL = 5; // px that a click may wander
 
-/**
- * @param {HTMLElement} surface
- * @param {Does} does
- */
+/** @param {HTMLElement} surface @param {Does} does */
 export function gestures(surface, does) {
   /** @type {Map<number, XY>} */
   const down = new Map();
   let moved = 0;
   /** @type {XY[] | null} */
   let outline = null;
-  /**
-   * @param {MouseEvent} event
-   * @returns {XY}
-   */
+  /** @param {MouseEvent} event @returns {XY} */
   const at = (event) => {
     const box = surface.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];

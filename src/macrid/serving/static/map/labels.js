@@ -8,10 +8,7 @@ export class Room {
   /** @type {Box[]} */
   #taken = [];
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   */
+  /** @param {number} width @param {number} height */
   constructor(width, height) {
     this.width = width;
     this.height = height;

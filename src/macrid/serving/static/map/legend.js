@@ -20,11 +20,7 @@ const MOST_GROUPS = 11; // with a colour of their own
 const SHADES = 48;
 const OTHER = "var(--muted)";
 
-/**
- * @param {App} app
- * @param {ItemMap} map
- * @returns {Groups}
- */
+/** @param {App} app @param {ItemMap} map @returns {Groups} */
 export function byConcept(app, map) {
   const order = app.card.concepts.map(({ concept }) => concept);
   const place = new Map(order.map((concept, i) => [concept, i]));
@@ -37,20 +33,12 @@ export function byConcept(app, map) {
   return { title: order.length ? "Concepts" : "Items", groups, entries };
 }
 
-/**
- * @param {ItemMap} map
- * @param {MapValues} values
- * @returns {Groups}
- */
+/** @param {ItemMap} map @param {MapValues} values @returns {Groups} */
 export function byValues(map, values) {
   return values.kind === "number" ? byNumber(values) : byLabel(map, values);
 }
 
-/**
- * @param {ItemMap} map
- * @param {MapValues} values
- * @returns {Groups}
- */
+/** @param {ItemMap} map @param {MapValues} values @returns {Groups} */
 function byLabel(map, { name, values, labels, has_several: hasSeveral }) {
   const n = Math.min(labels.length, MOST_GROUPS);
   const [more, unknown] = [n, n + 1];
@@ -89,10 +77,7 @@ function coloursOf(labels, groups, map) {
   return nearest.map((concept) => conceptColour(concept ?? free.shift() ?? 0));
 }
 
-/**
- * @param {MapValues} values
- * @returns {Groups}
- */
+/** @param {MapValues} values @returns {Groups} */
 function byNumber({ name, values }) {
   const known = values.filter((value) => value !== null).sort((a, b) => a - b);
   const low = known[Math.floor(known.length * 0.01)] ?? 0;

@@ -62,14 +62,7 @@ export function drawMarks(context, scene, { width, height, ratio, radius, theme,
   if (scene.hasCross) drawCross(context, width / 2, height / 2, theme);
 }
 
-/**
- * @param {Context} context
- * @param {number} x
- * @param {number} y
- * @param {number} radius
- * @param {string} colour
- * @param {number} width
- */
+/** @param {Context} context @param {number} x @param {number} y @param {number} radius @param {string} colour @param {number} width */
 function ring(context, x, y, radius, colour, width) {
   context.beginPath();
   context.arc(x, y, radius, 0, 7);
@@ -78,12 +71,7 @@ function ring(context, x, y, radius, colour, width) {
   context.stroke();
 }
 
-/**
- * @param {Context} context
- * @param {number} x
- * @param {number} y
- * @param {number} r
- */
+/** @param {Context} context @param {number} x @param {number} y @param {number} r */
 function diamond(context, x, y, r) {
   context.beginPath();
   context.moveTo(x, y - r);
@@ -112,12 +100,7 @@ function outlined(context, theme, fill) {
   context.stroke();
 }
 
-/**
- * @param {Context} context
- * @param {(You & { r: number })[]} discs
- * @param {Theme} theme
- * @param {Room} room
- */
+/** @param {Context} context @param {(You & { r: number })[]} discs @param {Theme} theme @param {Room} room */
 function drawDiscs(context, discs, theme, room) {
   for (const { at: [x, y], r, colour } of discs) {
     context.beginPath();
@@ -132,12 +115,7 @@ function drawDiscs(context, discs, theme, room) {
   }
 }
 
-/**
- * @param {Context} context
- * @param {(You & { r: number })[]} discs
- * @param {Theme} theme
- * @param {Room} room
- */
+/** @param {Context} context @param {(You & { r: number })[]} discs @param {Theme} theme @param {Room} room */
 function drawYou(context, discs, theme, room) {
   context.font = `600 12px ${FONT}`;
   context.textBaseline = "middle";
@@ -159,13 +137,7 @@ function drawYou(context, discs, theme, room) {
   }
 }
 
-/**
- * @param {Context} context
- * @param {Name[]} names
- * @param {Theme} theme
- * @param {Room} room
- * @param {number} size
- */
+/** @param {Context} context @param {Name[]} names @param {Theme} theme @param {Room} room @param {number} size */
 function drawNames(context, names, theme, room, size) {
   context.textAlign = "center";
   context.textBaseline = "middle";
@@ -185,11 +157,7 @@ function drawNames(context, names, theme, room, size) {
   }
 }
 
-/**
- * @param {Context} context
- * @param {XY[]} lasso
- * @param {Theme} theme
- */
+/** @param {Context} context @param {XY[]} lasso @param {Theme} theme */
 function drawLasso(context, lasso, theme) {
   context.beginPath();
   lasso.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
@@ -205,12 +173,7 @@ function drawLasso(context, lasso, theme) {
   context.setLineDash([]);
 }
 
-/**
- * @param {Context} context
- * @param {number} x
- * @param {number} y
- * @param {Theme} theme
- */
+/** @param {Context} context @param {number} x @param {number} y @param {Theme} theme */
 function drawCross(context, x, y, theme) {
   for (const [colour, width] of /** @type {const} */ ([[theme.surface, 4], [theme.text, 1.5]])) {
     context.beginPath();

@@ -58,11 +58,7 @@ export function frame({ search, by, withPicks, stage, key }) {
 export class Tip {
   element = h("div", { class: "map-tip", role: "tooltip", hidden: true });
 
-  /**
-   * @param {Item} item
-   * @param {XY} at
-   * @param {{ width: number, height: number }} stage
-   */
+  /** @param {Item} item @param {XY} at @param {{ width: number, height: number }} stage */
   show(item, at, stage) {
     append(clear(this.element), thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTag(item)));
     this.element.hidden = false;
@@ -81,10 +77,7 @@ export class ItemBox {
     return !this.element.hidden;
   }
 
-  /**
-   * @param {Item} item
-   * @param {{ isInHistory: boolean, change: () => void, more: () => void, close: () => void }} does
-   */
+  /** @param {Item} item @param {{ isInHistory: boolean, change: () => void, more: () => void, close: () => void }} does */
   show(item, { isInHistory, change, more, close }) {
     append(
       clear(this.element),
@@ -114,10 +107,7 @@ export class ItemBox {
     this.element.querySelector("button")?.focus({ preventScroll: true });
   }
 
-  /**
-   * @param {XY} at
-   * @param {{ width: number, height: number }} stage
-   */
+  /** @param {XY} at @param {{ width: number, height: number }} stage */
   put(at, stage) {
     if (this.isOpen) putBeside(this.element, at, stage);
   }

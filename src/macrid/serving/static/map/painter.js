@@ -28,11 +28,7 @@ export class Painter {
     this.#context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
   }
 
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {number} ratio
-   */
+  /** @param {number} width @param {number} height @param {number} ratio */
   size(width, height, ratio) {
     this.ratio = ratio;
     this.#canvas.width = Math.max(1, Math.round(width * ratio));

@@ -8,10 +8,7 @@ const MARGIN = 36; // px around everything; less on a small screen
 
 /** The points, as typed arrays, with a grid in which the nearest is found. */
 export class Points {
-  /**
-   * @param {ArrayLike<number>} x
-   * @param {ArrayLike<number>} y
-   */
+  /** @param {ArrayLike<number>} x @param {ArrayLike<number>} y */
   constructor(x, y) {
     this.n = x.length;
     this.x = Float32Array.from(x);
@@ -89,11 +86,7 @@ export class Points {
   }
 }
 
-/**
- * @param {Float32Array} x
- * @param {Float32Array} y
- * @returns {Box}
- */
+/** @param {Float32Array} x @param {Float32Array} y @returns {Box} */
 function boxAround(x, y) {
   if (!x.length) return { left: 0, top: 0, width: 1, height: 1 };
   let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
@@ -126,28 +119,17 @@ export class Camera {
     return { scale: this.fitted, x: box.left + box.width / 2, y: box.top + box.height / 2 };
   }
 
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @returns {[number, number]}
-   */
+  /** @param {number} x @param {number} y @returns {[number, number]} */
   screen(x, y) {
     return [(x - this.x) * this.scale + this.width / 2, (y - this.y) * this.scale + this.height / 2];
   }
 
-  /**
-   * @param {number} left
-   * @param {number} top
-   * @returns {[number, number]}
-   */
+  /** @param {number} left @param {number} top @returns {[number, number]} */
   world(left, top) {
     return [(left - this.width / 2) / this.scale + this.x, (top - this.height / 2) / this.scale + this.y];
   }
 
-  /**
-   * @param {number} dx
-   * @param {number} dy
-   */
+  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.x -= dx / this.scale;
     this.y -= dy / this.scale;

@@ -119,10 +119,7 @@ export class Stage {
     this.flight.to({ scale: Math.max(this.camera.scale, this.camera.fitted * CLOSE), x: x[i], y: y[i] }, true);
   }
 
-  /**
-   * @param {number} dx
-   * @param {number} dy
-   */
+  /** @param {number} dx @param {number} dy */
   pan(dx, dy) {
     this.flight.stop();
     this.camera.pan(dx, dy);
@@ -162,10 +159,7 @@ export class Stage {
     this.#drawn(this.at);
   }
 
-  /**
-   * @param {(i: number) => { at: XY, colour: string }} marked
-   * @returns {Scene}
-   */
+  /** @param {(i: number) => { at: XY, colour: string }} marked @returns {Scene} */
   #scene(marked) {
     const { history, picks, selected, picked, hovered, lasso, isKeyed, you, names } = this.#state;
     const colouring = /** @type {Colouring} */ (this.#colouring);

@@ -17,10 +17,7 @@ export class Cards {
   /** @type {Map<string, { list: HTMLElement, element: HTMLElement }>} */
   #sections = new Map();
 
-  /**
-   * @param {App} app
-   * @param {string} label
-   */
+  /** @param {App} app @param {string} label */
   constructor(app, label) {
     this.#app = app;
     this.element = h("div", { class: "lists", role: "region", "aria-label": label });

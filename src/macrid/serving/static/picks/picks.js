@@ -15,10 +15,7 @@ import { summary } from "./changes.js";
 const GONE = 4; // pictures of what has gone
 const QUIET = 700; // ms without a new list before it is read out
 
-/**
- * @param {App} app
- * @param {HTMLElement} root
- */
+/** @param {App} app @param {HTMLElement} root */
 export function create(app, root) {
   const { store, live } = app;
   const lists = segments("List", [

@@ -25,10 +25,7 @@ export function conceptList(app) {
   );
 }
 
-/**
- * @param {App} app
- * @param {Concept} concept
- */
+/** @param {App} app @param {Concept} concept */
 function oneConcept(app, concept) {
   const named = concept.dimensions.filter(({ name }) => name !== null);
   const inside = h("div", { class: "concept-inside" });
@@ -54,10 +51,7 @@ function oneConcept(app, concept) {
   return details;
 }
 
-/**
- * @param {App} app
- * @param {Concept} concept
- */
+/** @param {App} app @param {Concept} concept */
 function contents(app, concept) {
   const more = h("div", { class: "concept-more" });
   /** @type {HTMLButtonElement} */
@@ -73,12 +67,7 @@ function contents(app, concept) {
   ];
 }
 
-/**
- * @param {App} app
- * @param {Concept} concept
- * @param {HTMLElement} place
- * @param {HTMLButtonElement} button
- */
+/** @param {App} app @param {Concept} concept @param {HTMLElement} place @param {HTMLButtonElement} button */
 async function fillAll(app, concept, place, button) {
   button.disabled = true;
   try {
@@ -118,10 +107,7 @@ function evidenceOf(concept) {
   ));
 }
 
-/**
- * @param {Dimension[]} dimensions
- * @param {string} label
- */
+/** @param {Dimension[]} dimensions @param {string} label */
 function dimensionTable(dimensions, label) {
   return scrolled(`Dimensions of ${label}`, h(
     "table",

@@ -10,10 +10,7 @@ import { scrolled } from "./table.js";
 /** @import { App } from "../core/types.d.ts" */
 /** @typedef {Record<string, any>} Inspection as `macrid inspect --json` has it */
 
-/**
- * @param {App} app
- * @param {Inspection} inspection
- */
+/** @param {App} app @param {Inspection} inspection */
 export function inspectionView(app, inspection) {
   const original = typeof inspection.dci_within?.original === "number" ? ` Along the original axes: ${two(inspection.dci_within.original)}.` : "";
   const concepts = app.card.concepts.length;
@@ -86,10 +83,7 @@ function attributeTable(inspection) {
   );
 }
 
-/**
- * @param {App} app
- * @param {Inspection} inspection
- */
+/** @param {App} app @param {Inspection} inspection */
 function independence(app, inspection) {
   /** @type {number[]} */
   const values = inspection.independence_per_concept ?? [];

@@ -8,10 +8,7 @@ import { anything, count, number } from "../core/format.js";
 
 const SOURCES = ["source", "name", "path"]; // of data: what they are is clear without their names
 
-/**
- * @param {Model} card
- * @returns {Child}
- */
+/** @param {Model} card @returns {Child} */
 export function originView(card) {
   const { seconds, epochs, device, peak_memory_mb: memory } = /** @type {Record<string, any>} */ (card.metrics?.training ?? {});
   const data = Object.entries(card.data).filter(([, value]) => value !== null).map(([name, value]) => (SOURCES.includes(name) ? anything(value) : `${name} ${anything(value)}`));
@@ -32,10 +29,7 @@ export function originView(card) {
   ];
 }
 
-/**
- * @param {string} title
- * @param {Record<string, unknown>} values
- */
+/** @param {string} title @param {Record<string, unknown>} values */
 function settings(title, values) {
   return h("div", {}, h("h4", { text: title }), h("dl", { class: "report-facts small" },
     Object.entries(values).map(([name, value]) => h("div", {}, h("dt", { text: name }), h("dd", { text: anything(value) })))));

@@ -119,10 +119,7 @@ class ReportView {
 class Section {
   #body = h("div", { class: "report-body" });
 
-  /**
-   * @param {string} id
-   * @param {string} title
-   */
+  /** @param {string} id @param {string} title */
   constructor(id, title) {
     this.element = h("section", { class: "report-section", "aria-labelledby": id }, h("h3", { id, text: title }), this.#body);
   }

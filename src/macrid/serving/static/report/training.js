@@ -16,12 +16,7 @@ const CURVES = {
   seconds: ["Seconds per epoch", null],
 };
 
-/**
- * @param {Report["log"]} log
- * @param {Report["metrics"]} metrics
- * @param {number} concepts
- * @returns {Child}
- */
+/** @param {Report["log"]} log @param {Report["metrics"]} metrics @param {number} concepts @returns {Child} */
 export function trainingView(log, metrics, concepts) {
   const { best_epoch: kept } = /** @type {Record<string, any>} */ (metrics?.training ?? {});
   const best = /** @type {number | null} */ (kept ?? log.filter((entry) => entry.best).at(-1)?.epoch ?? null);

@@ -57,11 +57,7 @@ answer = json.load(urlopen(request))
 ${concepts.length ? 'rows = {row["concept"]: row["items"] for row in answer["concepts"]}\n' : ""}${loop(concepts, 'answer["items"]', "rows[concept]")}print(item["id"], item["title"], item["score"])`;
 }
 
-/**
- * @param {number[]} concepts
- * @param {string} all
- * @param {string} ofConcept
- */
+/** @param {number[]} concepts @param {string} all @param {string} ofConcept */
 function loop(concepts, all, ofConcept) {
   if (!concepts.length) return `for item in ${all}:\n    `;
   return `for concept in ${JSON.stringify(concepts)}:\n    for item in ${ofConcept}:\n        `;

@@ -24,10 +24,7 @@ export class Book {
   /** @type {(to: number) => void} */
   #go;
 
-  /**
-   * @param {Route} route
-   * @param {{ hasPictures: boolean, go: (to: number) => void, add: (id: string) => void }} does
-   */
+  /** @param {Route} route @param {{ hasPictures: boolean, go: (to: number) => void, add: (id: string) => void }} does */
   constructor(route, { hasPictures, go, add }) {
     [this.#route, this.#go] = [route, go];
     this.#pages = hasPictures ? route.items.map((item) => h("div", { class: "walk-page" }, thumb(item, { lazy: false, alt: titleOf(item) }))) : [];

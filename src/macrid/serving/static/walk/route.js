@@ -16,13 +16,7 @@ import { historyOf, lookUp } from "../core/panel.js";
 
 const FEW = 3;
 
-/**
- * @param {State} state
- * @param {Model} card
- * @param {number} steps
- * @param {AbortSignal} signal
- * @returns {Promise<Route>}
- */
+/** @param {State} state @param {Model} card @param {number} steps @param {AbortSignal} signal @returns {Promise<Route>} */
 export async function find(state, card, steps, signal) {
   const item = await lookUp(state.walk.item ?? (await firstItem(state)));
   const choices = await dimensionsOf(item, state.walk.dimension, card);
@@ -47,11 +41,7 @@ async function firstItem(state) {
   return items[0].id;
 }
 
-/**
- * @param {Item} item
- * @param {number | null} wanted
- * @param {Model} card
- */
+/** @param {Item} item @param {number | null} wanted @param {Model} card */
 async function dimensionsOf(item, wanted, card) {
   const concept = card.concepts.find((one) => one.concept === item.concept);
   const choices = concept ? walkable(concept) : [];

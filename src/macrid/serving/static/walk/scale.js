@@ -40,10 +40,7 @@ export function scale({ dimension, walk }) {
   );
 }
 
-/**
- * @param {Route["dimension"]} dimension
- * @param {(value: number) => number} at
- */
+/** @param {Route["dimension"]} dimension @param {(value: number) => number} at */
 function hill({ histogram: { low, high, counts, of }, label }, at) {
   const spark = sparkArea(counts, { label: `how many ${of} are where along ${label}` });
   for (const [name, value] of Object.entries({ x: `${at(low)}%`, y: HEIGHT - HILL, width: `${at(high) - at(low)}%`, height: HILL })) {

@@ -45,10 +45,7 @@ export class Strip {
     );
   }
 
-  /**
-   * @param {number} current
-   * @param {{ hasFocus?: boolean, behavior?: ScrollBehavior }} [options]
-   */
+  /** @param {number} current @param {{ hasFocus?: boolean, behavior?: ScrollBehavior }} [options] */
   show(current, { hasFocus = false, behavior = "smooth" } = {}) {
     this.#frames.forEach(({ element, open, from }, i) => {
       element.classList.toggle("is-current", i === current);

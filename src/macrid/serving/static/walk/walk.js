@@ -116,10 +116,7 @@ class WalkView {
       Array.from({ length: this.#steps }, () => h("div", { class: "skeleton walk-bone" }))));
   }
 
-  /**
-   * @param {string} id
-   * @param {number | null} [dimension]
-   */
+  /** @param {string} id @param {number | null} [dimension] */
   #walkFrom(id, dimension = null) {
     this.#app.store.step({ walk: { item: id, dimension } });
   }

@@ -14,10 +14,7 @@ const FEW = 12; // of a group at first
 const FEWER = 5; // where there are many items
 const MANY = 48;
 
-/**
- * @param {App} app
- * @param {HTMLElement} root
- */
+/** @param {App} app @param {HTMLElement} root */
 export function create(app, root) {
   const { store, live } = app;
   const picker = new UserPicker(app);
@@ -96,12 +93,7 @@ export function create(app, root) {
     return order.map(([concept, some]) => group(concept, some, shareOf.get(concept), few));
   }
 
-  /**
-   * @param {number | null} concept
-   * @param {Shown[]} items
-   * @param {number | undefined} share
-   * @param {number} few
-   */
+  /** @param {number | null} concept @param {Shown[]} items @param {number | undefined} share @param {number} few */
   function group(concept, items, share, few) {
     const isOpen = opened.has(concept) || items.length <= few + 1;
     const shown = isOpen ? items : items.slice(0, few);
