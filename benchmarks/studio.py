@@ -28,13 +28,25 @@ KNOB = ".knob .slider:enabled"
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 WATCH = """
 globalThis.watched = { turned: [], painted: [], frames: [] };
-addEventListener("input", ({ timeStamp }) => watched.turned.push(timeStamp), true);
+let to = null; // of the newest list
+const ask = fetch;
+globalThis.fetch = async (url, options) => {
+  const answer = await ask(url, options);
+  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).to ?? null;
+  return answer;
+};
+const keep = ({ target, timeStamp: at }) => watched.turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
+addEventListener("input", keep, true);
 new MutationObserver((changes) => {
-  const isDone = ({ target }) => target.closest("#picks") && target.getAttribute("aria-busy") !== "true";
-  if (changes.some(isDone)) requestAnimationFrame(() => setTimeout(() => watched.painted.push(performance.now())));
-}).observe(document, { subtree: true, attributeFilter: ["aria-busy"] });
+  const drawn = to;
+  if (!changes.some(({ target }) => target.closest?.(".lists"))) return;
+  requestAnimationFrame(() => setTimeout(() => watched.painted.push({ at: performance.now(), to: drawn })));
+}).observe(document, { subtree: true, childList: true });
 """
-ANSWERED = "() => watched.turned.map((at) => watched.painted.find((time) => time > at) - at)"
+ANSWERED = """() => watched.turned.map(({ at, to }) => {
+  const answer = watched.painted.find((list) => list.at > at && list.to === to);
+  return answer ? answer.at - at : null;
+})"""
 TIME_FRAMES = """() => {
   const request = requestAnimationFrame;
   globalThis.requestAnimationFrame = (draw) => request((now) => {
@@ -81,7 +93,7 @@ def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> 
             page.goto("/")
             page.wait_for_function("() => watched.painted.length")
             paints.append(page.evaluate(PAINT))
-            readies.append(page.evaluate("() => watched.painted[0]"))
+            readies.append(page.evaluate("() => watched.painted[0].at"))
         items = page.evaluate("async () => (await (await fetch('/v1/model')).json()).items")
         taken = answer_times(page, presses)
         frames = frame_times(page, points)
@@ -102,7 +114,7 @@ def answer_times(page: Any, presses: int, pause: float = 120) -> list[float]:
         page.keyboard.press("PageUp" if press // 8 % 2 == 0 else "PageDown")
         page.wait_for_timeout(pause)
     page.wait_for_timeout(4 * pause)
-    return [value for value in page.evaluate(ANSWERED) if value is not None]  # NaN comes as null
+    return [value for value in page.evaluate(ANSWERED) if value is not None]
 
 
 def frame_times(page: Any, points: int) -> list[float]:
