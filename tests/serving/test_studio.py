@@ -177,6 +177,7 @@ def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, m
 
     def check():
         studio.button("Copy as curl or Python").click()
+        studio.one("dialog pre").wait_for()
         texts = {}
         for kind in studio.page.get_by_role("group", name="As", exact=True).get_by_role("button").all():
             kind.click()

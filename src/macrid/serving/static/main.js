@@ -7,10 +7,8 @@ import { configure, failure } from "./core/items.js";
 import { VIEWS } from "./core/link.js";
 import { Live } from "./core/live.js";
 import { Store } from "./core/store.js";
-import * as sheet from "./item/sheet.js";
 import * as knobs from "./knobs/knobs.js";
 import * as picks from "./picks/picks.js";
-import * as share from "./share/share.js";
 import * as you from "./you/you.js";
 
 /** @import { App, Panel, State, View } from "./core/types.d.ts" */
@@ -29,7 +27,7 @@ const app = {
   isInHistory: (id) => (live.historyItems ?? []).some((item) => item.id === id),
   addToHistory,
   removeFromHistory,
-  openItem: (id) => sheet.open(app, id),
+  openItem: async (id) => (await import("./item/sheet.js")).open(app, id),
   walkFrom: (id) => store.step({ view: "walk", walk: { item: id, dimension: null } }),
   refreshCard,
   toast,
@@ -168,8 +166,8 @@ function tools() {
   update();
   byId("tools").replaceChildren(
     undo,
-    iconButton("code", "Copy as curl or Python", () => share.open(app)),
-    h("button", { type: "button", class: "button", on: { click: () => share.copyLink(app) } }, "Copy link"),
+    iconButton("code", "Copy as curl or Python", async () => (await import("./share/share.js")).open(app)),
+    h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
     iconButton("theme", "Light or dark", switchTheme),
   );
 }

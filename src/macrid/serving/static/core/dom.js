@@ -11,6 +11,8 @@ export const h = (tag, props, ...children) => build(document.createElement(tag),
 /** @template {keyof SVGElementTagNameMap} T @param {T} tag @param {Props} [props] @param {...Child} children @returns {SVGElementTagNameMap[T]} */
 export const svg = (tag, props, ...children) => build(document.createElementNS(SVG, tag), props, children);
 
+export const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
 /**
  * The element with an id that index.html has.
  * @param {string} id
@@ -65,6 +67,32 @@ const ICONS = {
   fit: "M3 7V3h4M13 3h4v4M17 13v4h-4M7 17H3v-4",
   lasso: "M10 4c4 0 7 1.8 7 4.2S14 12.5 10 12.5 3 10.7 3 8.2 6 4 10 4zM6 12c-1.5 1-1.5 3 .3 3.2 1.5.2 1 2.3-.8 2.3",
 };
+
+/**
+ * Buttons of which one is pressed.
+ * @template {string} T
+ * @param {string} label
+ * @param {[value: T, text: string, title?: string][]} options
+ * @param {(value: T) => void} choose
+ */
+export function segments(label, options, choose) {
+  const buttons = new Map(
+    options.map(([value, text, title]) => [
+      value,
+      h("button", { type: "button", text, title, "aria-pressed": "false", on: { click: () => choose(value) } }),
+    ]),
+  );
+  return {
+    element: h("div", { class: "segments", role: "group", "aria-label": label }, [...buttons.values()]),
+    /** @param {T} chosen */
+    select: (chosen) => buttons.forEach((button, value) => button.setAttribute("aria-pressed", String(value === chosen))),
+    /** @param {T} value @param {string} text */
+    name: (value, text) => {
+      const button = buttons.get(value);
+      if (button && button.textContent !== text) button.textContent = text;
+    },
+  };
+}
 
 /** @param {keyof typeof ICONS} name */
 export function icon(name) {

@@ -7,12 +7,15 @@ import { h } from "./dom.js";
 /** @import { Item, State } from "./types.d.ts" */
 
 /**
- * Links a stylesheet of the page, once.
+ * Links a stylesheet of the page; resolves when it is there, or is not to be had.
  * @param {string} name
+ * @returns {Promise<void>}
  */
 export function styles(name) {
-  const href = `/static/${name}`;
-  if (!document.querySelector(`link[href="${href}"]`)) document.head.append(h("link", { rel: "stylesheet", href }));
+  const link = h("link", { rel: "stylesheet", href: `/static/${name}` });
+  const loaded = new Promise((done) => ["load", "error"].forEach((event) => link.addEventListener(event, () => done(undefined))));
+  document.head.append(link);
+  return /** @type {Promise<void>} */ (loaded);
 }
 
 const MOST_KEPT = 2_000;
@@ -65,5 +68,3 @@ export function later(call, pause) {
     cancel: () => clearTimeout(timer),
   };
 }
-
-export const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

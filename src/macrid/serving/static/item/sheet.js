@@ -6,9 +6,11 @@ import { conceptColour } from "../core/colours.js";
 import { append, clear, h, iconButton } from "../core/dom.js";
 import { anything, count, percent } from "../core/format.js";
 import { ItemCard, conceptTag, failure, thumb, thumbButton, titleOf } from "../core/items.js";
+import { styles } from "../core/panel.js";
 
 /** @import { App, Item } from "../core/types.d.ts" */
 
+const styled = styles("item/sheet.css");
 const dialog = h("dialog", { class: "sheet", "aria-labelledby": "sheet-title" });
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 let shown = ""; // the item's id
@@ -20,6 +22,7 @@ export async function open(app, id) {
   const body = h("div", { class: "sheet-body" }, h("div", { class: "skeleton tile" }), h("div", { class: "skeleton block" }));
   dialog.replaceChildren(h("div", { class: "sheet-head" }, title, iconButton("close", "Close", () => dialog.close(), { autofocus: true })), body);
   if (!dialog.isConnected) document.body.append(dialog);
+  await styled;
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   try {

@@ -6,13 +6,33 @@ import { h, iconButton, svg } from "../core/dom.js";
 import { anything, number, pValue } from "../core/format.js";
 import { thumbButton } from "../core/items.js";
 import { withMove, without } from "../core/moves.js";
-import { renameDimension } from "./rename.js";
-import { slider } from "./slider.js";
 
-/** @import { App, Dimension, Move, Place } from "../core/types.d.ts" */
+/** @import { App, Dimension, Move, Place, Props } from "../core/types.d.ts" */
 
 const ENDS = 3; // example items at each end
 const STEPS = 200;
+
+/**
+ * A slider that shows where it started, and says when it is dragged and when it is let go.
+ * @param {Props} props
+ * @param {{ drag: (value: number) => void, drop: (value: number) => void }} does
+ */
+export function slider(props, { drag, drop }) {
+  const input = h("input", { type: "range", class: "slider", ...props });
+  input.addEventListener("input", () => drag(Number(input.value)));
+  input.addEventListener("change", () => drop(Number(input.value)));
+  return {
+    input,
+    /**
+     * @param {number} from parts of the way, from 0 to 1
+     * @param {number} to
+     */
+    fill: (from, to) => {
+      input.style.setProperty("--from", String(from));
+      input.style.setProperty("--to", String(to));
+    },
+  };
+}
 
 export class Knob {
   element;
@@ -38,7 +58,7 @@ export class Knob {
       "div",
       { class: "knob-head" },
       h("h4", { text: label }),
-      app.card.can_rename && iconButton("pencil", `Rename ${label}`, () => renameDimension(app, dimension, head), { class: "small" }),
+      app.card.can_rename && iconButton("pencil", `Rename ${label}`, async () => (await import("./rename.js")).renameDimension(app, dimension, head), { class: "small" }),
       this.#reset,
     );
     this.element = h(

@@ -7,7 +7,6 @@ import { byId, h, icon, iconButton } from "../core/dom.js";
 import { count, percent } from "../core/format.js";
 import { moveOf } from "../core/moves.js";
 import { Knob } from "./knob.js";
-import { renameConcept } from "./rename.js";
 import { Shares } from "./shares.js";
 
 /** @import { App, Dimension } from "../core/types.d.ts" */
@@ -156,7 +155,7 @@ class Knobs {
       "div",
       { class: "concept-head", style: { "--c": conceptColour(k) } },
       h("h3", { text: concept.label }),
-      app.card.can_rename && iconButton("pencil", `Rename ${concept.label}`, () => renameConcept(app, concept, head), { class: "small" }),
+      app.card.can_rename && iconButton("pencil", `Rename ${concept.label}`, async () => (await import("./rename.js")).renameConcept(app, concept, head), { class: "small" }),
       h("span", { class: "quiet", text: count(concept.items, "item") }),
     );
     this.#panel.replaceChildren(

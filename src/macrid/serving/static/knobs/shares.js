@@ -5,7 +5,7 @@ import { conceptColour } from "../core/colours.js";
 import { h, iconButton } from "../core/dom.js";
 import { percent } from "../core/format.js";
 import { isSame, moveOf, withMove, without } from "../core/moves.js";
-import { slider } from "./slider.js";
+import { slider } from "./knob.js";
 
 /** @import { App, Move } from "../core/types.d.ts" */
 

@@ -1,7 +1,7 @@
 // @ts-check
 // Smooth ways: of the camera to another view, and of points to other places.
 
-import { isCalm } from "../core/panel.js";
+import { isCalm } from "../core/dom.js";
 
 /** @import { Camera, Points, View } from "./plane.js" */
 

@@ -2,9 +2,8 @@
 // Lists of cards; those that stay are moved, not made again.
 
 import { conceptColour } from "../core/colours.js";
-import { h } from "../core/dom.js";
+import { h, isCalm } from "../core/dom.js";
 import { ItemCard } from "../core/items.js";
-import { isCalm } from "../core/panel.js";
 import { changes } from "./changes.js";
 
 /** @import { App, List, Scored } from "../core/types.d.ts" */

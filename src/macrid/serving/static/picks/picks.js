@@ -2,10 +2,9 @@
 // Picks: what is recommended, what the moves changed, and what it was before.
 
 import * as api from "../core/api.js";
-import { append, clear, h } from "../core/dom.js";
+import { append, clear, h, segments } from "../core/dom.js";
 import { listed, number } from "../core/format.js";
 import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
-import { segments } from "../core/segments.js";
 import { Cards } from "./cards.js";
 import { summary } from "./changes.js";
 

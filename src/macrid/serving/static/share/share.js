@@ -2,8 +2,7 @@
 // The state of the page to take away: as a link or as code.
 
 import { hasToken } from "../core/api.js";
-import { h, iconButton } from "../core/dom.js";
-import { segments } from "../core/segments.js";
+import { h, iconButton, segments } from "../core/dom.js";
 import { curl, http, python } from "./code.js";
 
 /** @import { App } from "../core/types.d.ts" */
