@@ -2,8 +2,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+NODE := $(shell command -v npm >/dev/null && command -v node)
+TYPES := src/macrid/serving/static/core/openapi.d.ts
+DESCRIBE = $(BIN)/python -m tests.studio.description | npx openapi-typescript --default-non-nullable=false
 
-.PHONY: install demo test bench bench-gpu lint format clean
+.PHONY: install demo test bench bench-gpu lint format types clean
 
 install: $(VENV)/.installed
 
@@ -13,12 +16,21 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+node_modules/.installed: package.json package-lock.json
+	npm ci --no-audit --no-fund
+	@touch $@
+
 demo: install
 	$(BIN)/macrid demo $(ARGS)
 
 test: install
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" --cov --cov-report= $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term --cov-fail-under=90 $(ARGS) || [ $$? -eq 5 ]
+ifdef NODE
+	node --test tests/studio/*.test.mjs
+else
+	@echo "Node is not installed: the studio's modules are tested in the browser only"
+endif
 
 bench: install
 	$(BIN)/python benchmarks/speed.py $(ARGS)
@@ -30,15 +42,24 @@ bench-gpu: install
 	$(BIN)/python benchmarks/accuracy.py --device cuda
 	$(BIN)/python benchmarks/report.py
 
-lint: install
+lint: install $(if $(NODE),node_modules/.installed)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+ifdef NODE
+	$(DESCRIBE) --check -o $(TYPES) || { echo "$(TYPES) is stale; run make types"; exit 1; }
+	npx tsc
+else
+	@echo "Node is not installed: the studio's types are not checked"
+endif
 
 format: install
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
 
+types: install node_modules/.installed
+	$(DESCRIBE) -o $(TYPES)
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .coverage
+	rm -rf $(VENV) node_modules build dist .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -24,18 +24,37 @@ from benchmarks.measuring import circumstances, rounded, show
 from benchmarks.serving import Running, made_run
 
 RESULTS = Path(__file__).parent / "results" / "studio.json"
-KNOB = "[data-testid=knob]:not([disabled])"
+KNOB = ".knob .slider:enabled"
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
-WATCH = """() => {
-  globalThis.turned = [];
-  const keep = ({ target, timeStamp: at }) => turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
-  addEventListener("input", keep, true);
-}"""
-ANSWERED = """() => turned.map(({ at, to }) => {
-  const marks = performance.getEntriesByName("list").filter((mark) => mark.startTime > at);
-  const own = marks.find(({ detail }) => detail.moves.some((move) => move.to === to));
-  return own ? own.startTime - at : null;
+WATCH = """
+globalThis.watched = { turned: [], painted: [], frames: [] };
+let to = null; // of the newest list
+const ask = fetch;
+globalThis.fetch = async (url, options) => {
+  const answer = await ask(url, options);
+  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).to ?? null;
+  return answer;
+};
+const keep = ({ target, timeStamp: at }) => watched.turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
+addEventListener("input", keep, true);
+new MutationObserver((changes) => {
+  const drawn = to;
+  if (!changes.some(({ target }) => target.closest?.(".lists"))) return;
+  requestAnimationFrame(() => setTimeout(() => watched.painted.push({ at: performance.now(), to: drawn })));
+}).observe(document, { subtree: true, childList: true });
+"""
+ANSWERED = """() => watched.turned.map(({ at, to }) => {
+  const answer = watched.painted.find((list) => list.at > at && list.to === to);
+  return answer ? answer.at - at : null;
 })"""
+TIME_FRAMES = """() => {
+  const request = requestAnimationFrame;
+  globalThis.requestAnimationFrame = (draw) => request((now) => {
+    const begin = performance.now();
+    draw(now);
+    watched.frames.push(performance.now() - begin);
+  });
+}"""
 
 
 def main() -> None:
@@ -70,10 +89,11 @@ def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> 
         paints, readies = [], []
         for _ in range(loads):
             page = opened.new_page(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 800})
+            page.add_init_script(WATCH)
             page.goto("/")
-            page.wait_for_selector("html[data-state=ready]")
+            page.wait_for_function("() => watched.painted.length")
             paints.append(page.evaluate(PAINT))
-            readies.append(page.evaluate("() => performance.getEntriesByName('list')[0].startTime"))
+            readies.append(page.evaluate("() => watched.painted[0].at"))
         items = page.evaluate("async () => (await (await fetch('/v1/model')).json()).items")
         taken = answer_times(page, presses)
         frames = frame_times(page, points)
@@ -85,11 +105,11 @@ def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> 
 
 
 def answer_times(page: Any, presses: int, pause: float = 120) -> list[float]:
-    """From the press of a key on the first knob to its list on the screen, for so many presses."""
+    """From the press of a key on the first knob to its list on the screen, of a page that had `WATCH` before it."""
     knob = page.locator(KNOB).first
     knob.press("Home")
     page.wait_for_timeout(4 * pause)
-    page.evaluate(WATCH)
+    page.evaluate("() => { watched.turned = []; }")
     for press in range(presses):
         page.keyboard.press("PageUp" if press // 8 % 2 == 0 else "PageDown")
         page.wait_for_timeout(pause)
@@ -106,11 +126,10 @@ def frame_times(page: Any, points: int) -> list[float]:
     answer = {"state": "ready", "message": None, "id": ids, "concept": concepts, "x": x, "y": y}
     page.route("**/v1/map", lambda route: route.fulfill(json=answer))
     page.locator("#tab-map").click()
-    surface = page.locator("[data-testid=map][data-ready]")
-    surface.wait_for()
-    box = surface.bounding_box()
+    page.wait_for_selector(".map-stage:not(.is-loading)")
+    box = page.locator(".map-points").bounding_box()
     middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.evaluate("() => { macridMap.frames.length = 0; }")
+    page.evaluate(TIME_FRAMES)
     page.mouse.move(*middle)
     for _ in range(10):
         page.mouse.wheel(0, -60)
@@ -118,7 +137,7 @@ def frame_times(page: Any, points: int) -> list[float]:
     page.mouse.down()
     page.mouse.move(middle[0] - 200, middle[1] - 100, steps=40)
     page.mouse.up()
-    return page.evaluate("() => macridMap.frames")
+    return page.evaluate("() => watched.frames")
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

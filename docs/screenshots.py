@@ -28,14 +28,19 @@ def main(address: str) -> None:
         steered = (
             f"user={USER}&concept={bags['concept']}&list=concept&move={bags['concept']}.{size['dimension']}:{far:.4f}"
         )
-        take(page, f"{address}?{steered}", "studio.png", "[data-testid=picks] [data-id]", size["label"])
-        take(page, f"{address}?user={USER}&view=map", "studio-map.png", "[data-testid=map][data-state=ready]")
+        take(page, f"{address}?{steered}", "studio.png", "#picks .card", size["label"])
+        take(
+            page,
+            f"{address}?user={USER}&view=map",
+            "studio-map.png",
+            ".map-stage:not(.is-loading):has(.map-note[hidden])",
+        )
         browser.close()
 
 
 def take(page: Page, address: str, name: str, ready: str, knob: str | None = None) -> None:
     page.goto(address)
-    page.wait_for_selector("html[data-state=ready]", state="attached")
+    page.wait_for_selector("#picks:not([aria-busy])", state="attached")
     page.wait_for_selector(ready, timeout=120_000)
     if knob is not None:
         page.get_by_role("slider", name=knob).first.evaluate("slider => slider.scrollIntoView({block: 'center'})")

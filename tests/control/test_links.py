@@ -44,11 +44,12 @@ def stored(model, trained):
     return macrid.steer(model, history, concept=2, dimension=3, by=0.01).moves[0]
 
 
-def test_an_answer_names_the_axis_the_dimension_and_the_concept_of_a_share(model):
+def test_an_answer_names_the_axis_the_dimension_and_the_concept_of_a_move(model):
     own = named(copy.deepcopy(model), 2, 3)
     moves = [Move(concept=2, dimension=3, by=0.01), Move(concept=2, share=0.5), Move(concept=2, dimension=4, by=0.01)]
     numbered, share, nameless = macrid.steer(own, own.items[:3], moves=moves).moves
-    assert (numbered.name, share.name, nameless.name) == ("bulk", "hats", None)
+    assert (numbered.name, share.name, nameless.name) == ("bulk", None, None)
+    assert {move.concept_name for move in (numbered, share, nameless)} == {"hats"}
     assert numbered.axis != nameless.axis
     assert share.axis is None
 
@@ -76,7 +77,7 @@ def test_an_axis_is_found_under_another_number(model, stored):
 @pytest.mark.parametrize("is_same_run", [True, False])
 def test_where_the_axis_is_gone_a_dimension_of_the_same_name_takes_over_and_it_is_said(trained, stored, is_same_run):
     other = named(turned(trained[0], "independence", 5), 2, 9)
-    moves, warnings = carried_over(space_of(other), [replace(stored, name="Bulk")], is_same_run)
+    moves, warnings = carried_over(space_of(other), [replace(stored, name="Bulk", concept_name="hats")], is_same_run)
     assert [(move.dimension, move.axis, move.by) for move in moves] == [(9, None, stored.by)]
     assert len(warnings) == 1
     assert "Bulk" in warnings[0]
@@ -112,7 +113,7 @@ def test_names_mean_the_same_in_another_run(trained):
                Move(towards="price", amount=0.1)]  # fmt: skip
     space_of(own).towards["price"] = [along(space_of(own), 2, 3)]
     assert carried_over(space_of(own), by_name, False) == (tuple(by_name), ())
-    share = Move(concept=5, share=0.5, name="hats")
+    share = Move(concept=5, share=0.5, concept_name="hats")
     moves, warnings = carried_over(space_of(own), [share, Move(towards="weight", amount=1)], False)
     assert [move.concept for move in moves] == [2]
     assert ["hats" in warnings[0], "weight" in warnings[1]] == [True, True]

@@ -21,6 +21,8 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = "apt-get -qq update && apt-get install -y -qq --no-install-recommends chromium"
 SETTLED = 8.0  # seconds within which a page shows what it was asked for, on a machine with other things to do
 READ = "(cards) => cards.map((card) => card.dataset.id)"
+MOVE = re.compile(r"move=(\d+)\.(\d+)%3A([-.\de]+)")
+READY = "#picks:not([aria-busy])"
 
 
 def chromium():
@@ -79,10 +81,7 @@ class Site:
 
     def recommended(self, concept=None, **who_and_moves):
         """Ids that the page is to show: overall, or of one concept."""
-        answer = self.post("/recommend", n=24, by_concept=concept is not None, **who_and_moves)
-        if concept is None:
-            return ids(answer["items"])
-        return next(ids(row["items"]) for row in answer["concepts"] if row["concept"] == concept)
+        return ids(self.post("/recommend", n=24, concept=concept, **who_and_moves)["items"])
 
     def concept(self, label):
         return next(concept for concept in self.get("/model")["concepts"] if concept["label"] == label)
@@ -96,11 +95,12 @@ class Site:
 class Studio:
     """A page in a context of its own. Whatever goes wrong on it is kept in `trouble`, also requests to elsewhere."""
 
-    def __init__(self, browser, site, query="", *, allow=(), reduced_motion="reduce", **options):
-        """allow: patterns of trouble that a test makes on purpose."""
+    def __init__(self, browser, site, query="", *, allow=(), reduced_motion="reduce", script="", **options):
+        """allow: patterns of trouble that a test makes on purpose; script: runs before those of the page."""
         self.site, self._found, self._allowed = site, [], allow
         options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": reduced_motion, **options}
         self.context = browser.new_context(base_url=site.address, **options)
+        self.context.add_init_script(script)
         self.context.on("console", self._said)
         self.context.on("weberror", lambda told: self._found.append(str(told.error)))
         self.context.on("requestfailed", self._failed)
@@ -128,8 +128,11 @@ class Studio:
 
     def open(self, query=None):
         self.page.goto(f"/{self.query if query is None else query}")
-        self.page.wait_for_selector("html[data-state=ready]")
+        self.ready()
         return self
+
+    def ready(self):
+        self.page.wait_for_selector(READY, state="attached")
 
     def leave(self):
         if self in self.site.visitors:
@@ -143,32 +146,47 @@ class Studio:
     def one(self, selector):
         return self.page.locator(selector)
 
-    def get(self, testid, **data):
-        return self.one(f"[data-testid={testid}]" + "".join(f'[data-{name}="{value}"]' for name, value in data.items()))
+    def list(self, label="Recommended"):
+        return self.one(f'[role=region][aria-label="{label}"]')
+
+    def button(self, name, within=""):
+        return self.one(f"{within} button").and_(self.page.get_by_role("button", name=name, exact=True))
+
+    def knob(self, concept, name):
+        return self.page.get_by_role("slider", name=f"{name}, {concept}", exact=True)
+
+    def share(self, concept):
+        return self.page.get_by_role("slider", name=f"share of {concept}", exact=True)
 
     def tab(self, name):
         """Open a tab, by its heading: Walk, Map or Report."""
         self.one(f"#tab-{name}").click()
         self.page.wait_for_selector(f"#view-{name}:not([hidden])")
 
-    def shown(self, where="picks"):
+    def shown(self, label="Recommended"):
         """Ids of the cards, in their order."""
-        return self.one(f"[data-testid={where}] .card").evaluate_all(READ)
+        return self.list(label).locator(".card").evaluate_all(READ)
 
-    def shows(self, expected, where="picks"):
+    def shows(self, expected, label="Recommended"):
         """Wait until these are the cards."""
-        wait_until(lambda: self.shown(where) == expected, lambda: (self.shown(where), expected))
+        wait_until(lambda: self.shown(label) == expected, lambda: (self.shown(label), expected))
 
     def badges(self):
         """Of the cards that have one: {id: "new", "↑ 3" or "↓ 2"}."""
         read = "(cards) => cards.map((card) => [card.dataset.id, card.querySelector('.badge').textContent])"
-        return {id: text for id, text in self.one("[data-testid=picks] .card").evaluate_all(read) if text}
+        return {id: text for id, text in self.list().locator(".card").evaluate_all(read) if text}
 
     def history(self):
-        return self.one("[data-testid=history] .chip").evaluate_all(READ)
+        return self.one('[aria-label="Your history"] .chip').evaluate_all(READ)
 
     def value(self, slider):
         return float(slider.input_value())
+
+    def turned(self, slider):
+        """The move of the only knob that is turned, as the address has it."""
+        wait_until(lambda: (found := MOVE.search(self.page.url)) and abs(float(found[3]) - self.value(slider)) < 1e-4)
+        concept, dimension, to = MOVE.search(self.page.url).groups()
+        return {"concept": int(concept), "dimension": int(dimension), "to": float(to)}
 
 
 def ids(items):

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import mean, median
 
 import pytest
-from benchmarks.studio import PAINT, answer_times
+from benchmarks.studio import PAINT, WATCH, answer_times
 
 from tests.serving.browser import Site, ids, wait_until
 
@@ -24,7 +24,7 @@ WHO = {"user": USER}
 def knob_of(studio, concept="bags", name="size"):
     """The slider, its numbers, and a function from where it is to a move."""
     k, j = studio.site.dimension(concept, name)
-    slider = studio.get("knob", concept=k, dimension=j)
+    slider = studio.knob(concept, name)
     return slider, k, lambda: {"concept": k, "dimension": j, "to": round(studio.value(slider), 5)}
 
 
@@ -120,12 +120,17 @@ def test_moves_are_undone_reset_and_compared_with_what_was_before(visit, shop_si
     moved = shop_site.recommended(k, **WHO, moves=[move()])
     studio.shows(moved)
     assert moved != before
-    for value, expected in (("before", [before]), ("both", [before, moved])):
-        studio.one(f'[aria-label=Compare] [data-value="{value}"]').click()
-        lists = [studio.shown(where) for where in ("before", "picks") if studio.get(where).is_visible()]
-        assert lists == expected
-    studio.one('[aria-label=Compare] [data-value="now"]').click()
-    studio.get("undo").click()
+
+    def sides():
+        labels = ("Before the moves", "Recommended")
+        return [studio.shown(label) for label in labels if studio.list(label).is_visible()]
+
+    studio.button("Before", "[aria-label=Compare]").click()
+    wait_until(lambda: sides() == [before])
+    studio.button("Both", "[aria-label=Compare]").click()
+    wait_until(lambda: sides() == [before, moved])
+    studio.button("Now", "[aria-label=Compare]").click()
+    studio.button("Undo").click()
     studio.shows(before)
     press(slider, "End")
     studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))
@@ -134,7 +139,7 @@ def test_moves_are_undone_reset_and_compared_with_what_was_before(visit, shop_si
     assert studio.badges() == {}
     press(slider, "End")
     studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))
-    studio.get("reset-all").click()
+    studio.button("Reset all").click()
     studio.shows(before)
 
 
@@ -144,7 +149,7 @@ def test_the_address_reproduces_everything_and_the_history_of_the_browser_leads_
     first = shop_site.recommended(**WHO)
     studio.shows(first)
     press(slider, "PageUp", 2)
-    share = studio.get("share", concept=k)
+    share = studio.share("bags")
     press(share, "End")
     press(slider, "PageUp")
     moves = [{"concept": k, "share": 1}, move()]
@@ -153,9 +158,9 @@ def test_the_address_reproduces_everything_and_the_history_of_the_browser_leads_
     wait_until(lambda: "share=" in studio.page.url and "move=" in studio.page.url)
     other = visit(shop_site, ready=False).open(studio.page.url.removeprefix(shop_site.address + "/"))
     other.shows(studio.shown())
-    again = other.get("knob", concept=k, dimension=moves[1]["dimension"])
+    again = other.knob("bags", "size")
     wait_until(lambda: other.value(again) == studio.value(slider))
-    assert other.value(other.get("share", concept=k)) == 1
+    assert other.value(other.share("bags")) == 1
     studio.page.go_back()
     studio.page.go_back()
     studio.page.go_back()
@@ -170,20 +175,21 @@ def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, m
     monkeypatch.chdir(shop_site.run.parent)
     slider, k, move = knob_of(studio)
 
-    def check(concept):
-        studio.get("code").click()
+    def check():
+        studio.button("Copy as curl or Python").click()
+        studio.one("dialog pre").wait_for()
         texts = {}
-        for kind in studio.page.get_by_role("group", name="As").get_by_role("button").all():
+        for kind in studio.page.get_by_role("group", name="As", exact=True).get_by_role("button").all():
             kind.click()
-            texts[kind.inner_text()] = studio.get("snippet").inner_text()
+            texts[kind.inner_text()] = studio.one("dialog pre").inner_text()
         studio.page.keyboard.press("Escape")
         curl = shlex.split(texts.pop("curl").replace("\\\n", " "))
         body, address = curl[curl.index("-d") + 1], next(word for word in curl if word.startswith("http"))
         asked = urllib.request.Request(address, body.encode(), {"content-type": "application/json"})
         with urllib.request.urlopen(asked) as got:
             answer = json.load(got)
-        rows = {None: answer["items"]} | {row["concept"]: row["items"] for row in answer.get("concepts") or ()}
-        assert ids(rows[concept]) == studio.shown()
+        rows = [row["items"] for row in answer.get("concepts") or ()] or [answer["items"]]
+        assert [id for row in rows for id in ids(row)] == studio.shown()
         assert set(texts) == {"Python", "Python over HTTP"}
         for code in texts.values():
             exec(code, {})
@@ -191,20 +197,25 @@ def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, m
 
     press(slider, "End")
     studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))
-    check(k)
-    share = studio.get("share", concept=0)
+    check()
+    first = shop_site.get("/model")["concepts"][0]
+    share = studio.share(first["label"])
     press(share, "PageUp")
-    studio.shows(shop_site.recommended(**WHO, moves=[move(), {"concept": 0, "share": studio.value(share)}]))
-    check(None)
+    moves = [move(), {"concept": first["concept"], "share": studio.value(share)}]
+    studio.shows(shop_site.recommended(**WHO, moves=moves))
+    check()
+    studio.button("By concept").click()
+    wait_until(lambda: studio.one(".row-head").count() == 7)
+    check()
 
 
 def test_it_tells_why_an_item_is_there(visit, shop_site):
     studio = visit(shop_site, f"?user={USER}")
     first = studio.shown()[0]
     (item,) = shop_site.post("/recommend", **WHO, n=1, include=[first], explain=True)["items"]
-    opener = studio.one(f'[data-testid=picks] .card[data-id="{first}"] .card-open')
+    opener = studio.list().locator(f'.card[data-id="{first}"] .card-open')
     opener.click()
-    why = studio.get("why")
+    why = studio.one(".sheet .why")
     why.wait_for()
     label = next(own["label"] for own in shop_site.get("/model")["concepts"] if own["concept"] == item["concept"])
     assert f"{round(100 * item['reason']['share'])} % of your history is in {label}." in why.inner_text()
@@ -213,16 +224,14 @@ def test_it_tells_why_an_item_is_there(visit, shop_site):
     assert why.locator(".pull-title").all_inner_texts() == [pull["title"] for pull in pulls]
     assert set(ids(pulls)) <= set(ids(shop_site.get(f"/users/{USER}")["history"]))
     studio.page.keyboard.press("Escape")
-    studio.get("sheet").wait_for(state="hidden")
+    studio.one(".sheet").wait_for(state="hidden")
     assert opener.evaluate("(node) => node === document.activeElement")
 
 
 def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_however_late_answers_come(visit, shop_site):
-    studio = visit(shop_site, f"?user={USER}", ready=False)
-    studio.context.add_init_script(LATE)
-    studio.open()
+    studio = visit(shop_site, f"?user={USER}", script=LATE)
     k = shop_site.concept("mugs")["concept"]
-    slider = studio.get("share", concept=k)
+    slider = studio.share("mugs")
     press(slider, "End")
     for _ in range(4):
         press(slider, "PageDown")
@@ -234,8 +243,10 @@ def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_however_late_answ
     assert ids(answer["items"]) != shop_site.recommended(**WHO)
     assert answer["shares"][k] == pytest.approx(share, abs=1e-3)
 
+    labels = {concept["concept"]: concept["label"] for concept in shop_site.get("/model")["concepts"]}
+
     def bars():
-        return {own: studio.value(studio.get("share", concept=own)) for own in range(7)}
+        return {k: studio.value(studio.share(label)) for k, label in labels.items()}
 
     wait_until(lambda: bars() == pytest.approx(dict(enumerate(answer["shares"])), abs=0.0051), bars)
     assert studio.one(".share-value").nth(k).inner_text() == f"{round(100 * share)} %"
@@ -262,7 +273,7 @@ def test_a_new_name_is_kept_in_the_run_and_taken_back_by_undo(visit, own_run):
 
 @pytest.mark.alone
 def test_a_new_list_is_there_within_a_tenth_of_a_second(visit, shop_site):
-    studio = open_bags(visit, shop_site, reduced_motion="no-preference")
+    studio = open_bags(visit, shop_site, reduced_motion="no-preference", script=WATCH)
     for _ in range(3):  # others may be busy on the same cores
         taken = answer_times(studio.page, 15, pause=90)
         assert len(taken) >= 15

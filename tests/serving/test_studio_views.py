@@ -37,8 +37,18 @@ FOCUSED = """() => {
   const node = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(node);
   const isSeen = node.matches(".slider") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
-  const id = node.dataset.testid ?? (node.matches(".card-open") ? "card" : node.getAttribute("role") ?? node.tagName);
-  return { id, isSeen };
+  const kinds = { card: ".card-open", knob: ".knob .slider", share: ".share-row .slider", tab: "[role=tab]" };
+  const kind = Object.keys(kinds).find((name) => node.matches(kinds[name])) ?? node.ariaLabel ?? node.tagName;
+  return { kind, isSeen };
+}"""
+WHERE = """async (canvas, { places, item }) => {
+  const { Camera, Points } = await import("/static/map/plane.js");
+  const { left, top, width, height } = canvas.getBoundingClientRect();
+  const points = new Points(places.x, places.y);
+  const camera = Object.assign(new Camera(), { width, height });
+  Object.assign(camera, camera.fit(points.box));
+  const [x, y] = camera.screen(places.x[item], places.y[item]);
+  return { x: x + left, y: y + top, nearest: points.nearest(places.x[item], places.y[item], 12 / camera.scale) };
 }"""
 
 
@@ -49,9 +59,9 @@ def check_texts(studio):
 
 
 DRAWN = {
-    "picks": "[data-testid=picks] .card",
+    "picks": ".lists .card",
     "walk": ".walk-body > :not(.is-skeleton)",
-    "map": "[data-testid=map][data-ready]",
+    "map": ".map-stage:not(.is-loading)",
     "report": "[aria-labelledby=report-scores] .report-body > :not(.skeleton)",
 }
 
@@ -92,24 +102,24 @@ def test_arrow_keys_lead_through_the_page_without_a_mouse(visit, shop_site):
     studio = visit(shop_site, "?item=bag-0001")
     studio.one(KNOB).first.wait_for()
     found = []
-    while not found or found[-1]["id"] != "share":
+    while not found or found[-1]["kind"] != "share":
         studio.page.keyboard.press("Tab")
         found.append(studio.page.evaluate(FOCUSED))
         assert len(found) < 200
-    assert {"tab", "code", "user", "search", "card", "knob", "share"} <= {one["id"] for one in found}
+    buttons = {"Copy as curl or Python", "Known user", "Search items"}
+    assert {"tab", "card", "knob", "share", *buttons} <= {one["kind"] for one in found}
     assert [one for one in found if not one["isSeen"]] == []
     knob = studio.one(KNOB).first
     still = knob.screenshot()
     knob.focus()
     assert knob.screenshot() != still  # the ring is around its thumb
-    k, j = (int(knob.get_attribute(f"data-{name}")) for name in ("concept", "dimension"))
     for key in ("End", "ArrowLeft", "ArrowLeft"):
         studio.page.keyboard.press(key)
-    to = round(studio.value(knob), 5)
-    studio.shows(shop_site.recommended(k, history=["bag-0001"], moves=[{"concept": k, "dimension": j, "to": to}]))
+    move = studio.turned(knob)
+    studio.shows(shop_site.recommended(move["concept"], history=["bag-0001"], moves=[move]))
     assert "percent of the way from" in knob.get_attribute("aria-valuetext")
     studio.page.keyboard.press("/")
-    assert studio.page.evaluate(FOCUSED)["id"] == "search"
+    assert studio.page.evaluate(FOCUSED)["kind"] == "Search items"
     studio.page.keyboard.press("Escape")
     studio.one("#tab-picks").focus()
     for name in ("walk", "map", "report", "picks"):
@@ -138,8 +148,8 @@ def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
         open_tab(studio, name)
         check(name)
     studio.tab("picks")
-    studio.one("[data-testid=picks] .card-open").first.press("Enter")
-    studio.one("[data-testid=sheet] .similar .card").first.wait_for()
+    studio.list().locator(".card-open").first.press("Enter")
+    studio.one(".sheet .similar .card").first.wait_for()
     check("sheet")
     assert found == []
 
@@ -152,7 +162,7 @@ def test_a_walk_shows_the_stops_that_the_api_gives(visit, shop_site):
     item = next(item["id"] for item in shop_site.get("/items", q="bag")["items"] if item["concept"] == bags)
     studio = visit(shop_site, f"?view=walk&from={item}&along={size}")
     walked = shop_site.post("/traverse", item=item, dimension=size, steps=8, keep_start=True)
-    strip = studio.get("strip")
+    strip = studio.one(".walk-strip:not(.is-skeleton)")
     strip.wait_for()
     read = "(stops) => stops.map((stop) => stop.dataset.id)"
     assert strip.locator("li").evaluate_all(read) == ids(walked["items"])
@@ -162,32 +172,32 @@ def test_a_walk_shows_the_stops_that_the_api_gives(visit, shop_site):
     strip.locator("li:not(.is-start) .walk-here").first.click()
     first = next(stop["id"] for stop in walked["items"] if not stop["start"])
     again = shop_site.post("/traverse", item=first, dimension=size, steps=8, keep_start=True)
-    wait_until(lambda: studio.get("strip").locator("li").evaluate_all(read) == ids(again["items"]))
+    wait_until(lambda: strip.locator("li").evaluate_all(read) == ids(again["items"]))
     assert f"from={first}" in studio.page.url
 
 
 def test_the_map_tells_what_is_under_the_pointer_and_adds_it_to_the_history(visit, shop_site):
     places = ready(shop_site, "/map")
     studio = visit(shop_site, "?user=test-5&view=map&by=price")
-    surface = studio.get("map")
-    studio.page.wait_for_selector("[data-testid=map][data-state=ready]")
+    studio.page.wait_for_selector(".map-stage:not(.is-loading):has(.map-note[hidden])")
     history = ids(shop_site.get("/users/test-5")["history"])
     middle = sorted(range(len(places["id"])), key=lambda i: places["x"][i])
-    item = next(places["id"][i] for i in middle[len(middle) // 2 :] if places["id"][i] not in history)
+    item = next(i for i in middle[len(middle) // 2 :] if places["id"][i] not in history)
+    surface = studio.one(".map-points")
     surface.scroll_into_view_if_needed()
-    at = surface.evaluate("(canvas, id) => canvas.macrid.positionOf(id)", item)
+    at = surface.evaluate(WHERE, {"places": places, "item": item})
+    taken = places["id"][at["nearest"]]  # another one may lie at the same place
     studio.page.mouse.move(at["x"] + 30, at["y"])
     studio.page.mouse.move(at["x"], at["y"])
-    wait_until(lambda: surface.get_attribute("data-hovered"))
-    hovered = surface.get_attribute("data-hovered")  # another one may lie at the same place
-    studio.get("map-tip").wait_for()
-    assert shop_site.item(hovered)["title"] in studio.get("map-tip").inner_text()
+    title = shop_site.item(taken)["title"]
+    wait_until(lambda: title in studio.one(".map-tip").inner_text())
     studio.page.mouse.click(at["x"], at["y"])
-    studio.get("map-card").wait_for()
-    taken = studio.get("map-card").get_attribute("data-id")
+    card = studio.page.get_by_role("dialog", name="Item")
+    card.wait_for()
+    assert title in card.inner_text()
     check_texts(studio)
     is_in = taken in history
-    studio.get("map-add").click()
+    card.get_by_role("button", name="your history").click()
     expected = [id for id in history if id != taken] if is_in else [*history, taken]
     studio.tab("picks")
     studio.shows(shop_site.recommended(history=expected))
@@ -196,11 +206,11 @@ def test_the_map_tells_what_is_under_the_pointer_and_adds_it_to_the_history(visi
 def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_site):
     ready(shop_site, "/report")
     studio = visit(shop_site, "?view=report")
-    report = studio.get("report")
-    report.locator("[data-metric]").first.wait_for()
+    report = studio.one(".report")
+    report.locator(".report-score").first.wait_for()
     metrics = shop_site.get("/model")["metrics"]["test"]["metrics"]
-    for name, score in metrics.items():
-        text = report.locator(f'[data-metric="{name}"]').inner_text()
+    assert metrics
+    for text, score in zip(report.locator(".report-score").all_inner_texts(), metrics.values(), strict=True):
         assert re.search(rf"{score['mean']:.3f} *± *{score['se']:.3f}", text), text
     concepts = shop_site.get("/model")["concepts"]
     assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(own["label"] for own in concepts)
@@ -219,17 +229,18 @@ def test_a_model_without_concepts_gets_a_list_and_is_told_that_there_are_no_knob
     with Site(popularity_run) as site:
         studio = visit(site)
         assert "no concepts" in studio.one("#knobs").inner_text()
-        first = studio.shown("popular")[0]
-        studio.one("[data-testid=popular] .card-open").first.click()
+        popular = studio.page.get_by_role("group", name="Popular here").locator(".card").first
+        first = popular.get_attribute("data-id")
+        popular.click()
         studio.shows(site.recommended(history=[first]))
-        studio.get("code").click()
+        studio.button("Copy as curl or Python").click()
         studio.page.get_by_role("button", name="Python", exact=True).click()
         monkeypatch.chdir(popularity_run.parent)
-        exec(studio.get("snippet").inner_text(), {})
+        exec(studio.one("dialog pre").inner_text(), {})
         assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == studio.shown()
         studio.page.keyboard.press("Escape")
-        studio.one("[data-testid=picks] .card-open").first.click()
-        studio.one("[data-testid=sheet] .facts").wait_for()
+        studio.list().locator(".card-open").first.click()
+        studio.one(".sheet .facts").wait_for()
         check_texts(studio)
         studio.page.keyboard.press("Escape")
         for name in TABS:
@@ -245,10 +256,9 @@ def test_a_model_without_titles_names_and_pictures_can_be_turned(visit, trained,
     with Site(tmp_path / "run") as site:
         studio = visit(site, "?item=3&item=5")
         knob = studio.one(KNOB).first
-        k, j = (int(knob.get_attribute(f"data-{name}")) for name in ("concept", "dimension"))
         knob.press("End")
-        move = {"concept": k, "dimension": j, "to": round(studio.value(knob), 5)}
-        studio.shows(site.recommended(k, history=["3", "5"], moves=[move]))
+        move = studio.turned(knob)
+        studio.shows(site.recommended(move["concept"], history=["3", "5"], moves=[move]))
         for name in TABS:
             open_tab(studio, name)
             check_texts(studio)
@@ -288,8 +298,8 @@ def test_hostile_data_is_shown_as_text_and_bursts_nothing(visit, hostile_run):
                 studio.page.set_viewport_size({"width": width, "height": 800})
                 check_width(studio, name)
         studio.tab("picks")
-        studio.one("[data-testid=picks] .card-open").first.press("Enter")
-        studio.one("[data-testid=sheet] .facts").wait_for()
+        studio.list().locator(".card-open").first.press("Enter")
+        studio.one(".sheet .facts").wait_for()
         check_width(studio, "sheet")
         assert studio.page.evaluate("() => window.__hacked") is None
         assert studio.one("body img[src=x], body script").count() == 0
@@ -305,7 +315,7 @@ def test_what_fails_is_told_and_can_be_tried_again(visit, shop_site):
         lambda route: route.fulfill(status=500, content_type="application/problem+json", body=json.dumps(problem)),
         lambda route: route.abort(),
     ]
-    for answer, told in zip(answers, ("the disk is full", "Is it still running?"), strict=True):
+    for answer, told in zip(answers, ("the disk is full", "not responding"), strict=True):
         studio.page.route("**/v1/recommend", answer)
         studio.page.get_by_role("button", name="Next user").click()
         failure = studio.one("#picks .failure")
@@ -330,7 +340,7 @@ def test_what_fails_is_told_and_can_be_tried_again(visit, shop_site):
     studio.one("#main .failure").wait_for()
     studio.page.unroute("**/v1/model")
     studio.one("#main .failure button").click()
-    studio.page.wait_for_selector("html[data-state=ready]")
+    studio.ready()
 
 
 def test_a_service_with_a_token_asks_for_it_and_then_shows_everything(visit, shop_run):
@@ -340,9 +350,9 @@ def test_a_service_with_a_token_asks_for_it_and_then_shows_everything(visit, sho
         for token in ("open barley", "open sesame"):
             studio.page.locator("#token").fill(token)
             studio.page.keyboard.press("Enter")
-        studio.page.wait_for_selector("html[data-state=ready]")
+        studio.ready()
         studio.shows(site.recommended(user="test-0"))
-        picture = studio.one("[data-testid=picks] .card img").first
+        picture = studio.list().locator(".card img").first
         wait_until(lambda: picture.evaluate("(img) => img.complete && img.naturalWidth > 0"))
         assert picture.get_attribute("src").startswith("data:image/svg+xml")
         other = visit(site, "#token=open%20sesame")

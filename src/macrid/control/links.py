@@ -37,24 +37,24 @@ def carried_over(space: Space, moves: Sequence[Move], is_same_run: bool) -> tupl
 
 def _carried(space: Space, move: Move, is_same_run: bool) -> Move:
     """As it is meant in this run; a `RequestError` if that cannot be known."""
+    if not is_same_run and _has_axis(space, move, is_same_run):
+        return move
+    if isinstance(move.concept, int) and not is_same_run:
+        if move.concept_name is None:
+            raise RequestError(f"concept {move.concept} has no name")
+        move = replace(move, concept=space.concept_number(move.concept_name))
+    concept = None if move.concept is None else space.concept_number(move.concept)
     if move.towards is not None:
-        directions_towards(space, move.towards, None if move.concept is None else space.concept_number(move.concept))
-        return move
-    assert move.concept is not None
-    if move.share is not None:
-        named = move.concept if isinstance(move.concept, str) else move.name
-        if named is None:
-            raise RequestError(f"concept {move.concept} has no name to be known by")
-        return replace(move, concept=space.concept_number(named) if isinstance(move.concept, int) else named)
-    concept = space.concept_number(move.concept)
-    if isinstance(move.dimension, str):
-        dimension_number(space, concept, move.dimension)
-        return move
-    if _has_axis(space, move, is_same_run):
-        return move
-    if move.name is None:
-        raise RequestError(f"dimension {move.dimension} has no name to be known by")
-    return replace(move, dimension=dimension_number(space, concept, move.name), axis=None)
+        directions_towards(space, move.towards, concept)
+    elif move.share is None:
+        assert concept is not None
+        name = move.dimension if isinstance(move.dimension, str) else move.name
+        if name is None:
+            raise RequestError(f"dimension {move.dimension} has no name")
+        number = dimension_number(space, concept, name)
+        if not isinstance(move.dimension, str):
+            return replace(move, dimension=number, axis=None)
+    return move
 
 
 def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
@@ -69,9 +69,9 @@ def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
 
 
 def _described(move: Move) -> str:
-    concept = "" if move.concept is None else f" of concept {move.concept}"
+    concept = "" if move.concept is None else f" of {move.concept_name or f'concept {move.concept}'}"
     if move.share is not None:
-        return f"to a share{concept}" + ("" if move.name is None else f" ({move.name})")
+        return f"to a share{concept}"
     if move.towards is not None:
         return f"towards {move.towards}"
     return f"along {move.name or f'dimension {move.dimension}'}{concept}"

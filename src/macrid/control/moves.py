@@ -37,11 +37,12 @@ class Move:
     """1 is half of the range seen in real users; negative amounts lead away."""
     share: float | None = None
     axis: str | None = None
-    """Of a dimension by number: by which its axis is known again; `steer` adds it, so that a stored move stays what it
-    was when axes are turned."""
+    """Fingerprint of the axis of a numbered dimension. `steer` adds it, so a stored move means the same when axes are
+    turned."""
     name: str | None = None
-    """Of a numbered dimension, or of the concept of a share; `steer` adds it, so that a stored move can be carried over
-    to another run."""
+    """Name of a numbered dimension. `steer` adds both names, so a stored move can be carried over to another run."""
+    concept_name: str | None = None
+    """Name of a numbered concept."""
 
     def __post_init__(self) -> None:
         for name in ("to", "by", "amount", "share"):

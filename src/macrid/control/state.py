@@ -102,13 +102,13 @@ class State:
                 assert concept is not None
                 state, effect = state._with_share(concept, move.share)
                 effects.append(effect)
-                applied.append(replace(move, name=move.name or self.space.meaning.concept_name(concept)))
+                applied.append(_with_concept_name(self.space, move, concept))
                 continue
             directions = _directions(self.space, move, concept)
             state, along_each, warning = state._along(directions, move, bounded)
             effects += along_each
             warnings += [] if warning is None else [warning]
-            applied.append(_identified(move, directions))
+            applied.append(_with_concept_name(self.space, _identified(move, directions), concept))
         return Moved(state, tuple(applied), tuple(effects), tuple(warnings))
 
     def _along(
@@ -190,6 +190,13 @@ def _directions(space: Space, move: Move, concept: int | None) -> list[Direction
     assert concept is not None
     assert move.dimension is not None
     return [along(space, concept, move.dimension, move.axis)]
+
+
+def _with_concept_name(space: Space, move: Move, concept: int | None) -> Move:
+    """A move in a numbered concept remembers the concept's name."""
+    if concept is None or isinstance(move.concept, str) or move.concept_name is not None:
+        return move
+    return replace(move, concept_name=space.meaning.concept_name(concept))
 
 
 def _identified(move: Move, directions: Sequence[Direction]) -> Move:

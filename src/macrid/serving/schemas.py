@@ -74,9 +74,11 @@ class Move(Wire):
     share: float | None = Field(None, ge=0, le=1)
     """How much of what is recommended comes from the concept."""
     axis: Name | None = None
-    """By which a numbered axis is known again; answers have it."""
+    """Fingerprint of a numbered axis; answers have it."""
     name: Name | None = None
-    """Of a numbered dimension, or of the concept of a share; answers have it."""
+    """Name of a numbered dimension; answers have it."""
+    concept_name: Name | None = None
+    """Name of a numbered concept; answers have it."""
 
 
 class Who(Wire):
@@ -139,6 +141,8 @@ class RecommendRequest(Moving):
     """Say of every item why it is recommended."""
     before: bool = False
     """Also the list without the moves."""
+    run: Name | None = None
+    """The run that the moves were made with, as `GET /v1/model` gives it."""
 
 
 class BatchRequest(Wire):

@@ -1,54 +1,51 @@
+// @ts-check
 // The shell: it starts everything, and holds the tabs, the theme, messages and what the panels share.
 
-import * as api from "./api.js";
-import { conceptColour, ramp } from "./colours.js";
-import { h, iconButton, svg } from "./dom.js";
-import { configure, failure } from "./items.js";
-import { Live } from "./live.js";
-import * as knobs from "./knobs.js";
-import * as picks from "./picks.js";
-import * as share from "./share.js";
-import * as sheet from "./sheet.js";
-import * as store from "./store.js";
-import * as you from "./you.js";
+import * as api from "./core/api.js";
+import { byId, h, iconButton } from "./core/dom.js";
+import { configure, failure } from "./core/items.js";
+import { VIEWS } from "./core/link.js";
+import { Live } from "./core/live.js";
+import { Store } from "./core/store.js";
+import * as knobs from "./knobs/knobs.js";
+import * as picks from "./picks/picks.js";
+import * as you from "./you/you.js";
 
-const byId = (id) => document.getElementById(id);
+/** @import { App, Panel, State, View } from "./core/types.d.ts" */
+
 const toasts = byId("toasts");
-const VIEWS = ["picks", "walk", "map", "report"];
+const store = new Store();
+const live = new Live(store);
 
+/** @type {App} */
 const app = {
-  card: null,
-  api,
+  card: /** @type {App["card"]} */ ({}), // until `start` has it
   store,
-  live: new Live(store),
-  h,
-  svg,
-  conceptColour,
-  ramp,
+  live,
   concept: (k) => app.card.concepts.find((concept) => concept.concept === k) ?? null,
   label: (k) => app.concept(k)?.label ?? null,
-  isInHistory: (id) => (app.live.historyItems ?? []).some((item) => item.id === id),
+  isInHistory: (id) => (live.historyItems ?? []).some((item) => item.id === id),
   addToHistory,
   removeFromHistory,
-  openItem: (id) => sheet.open(app, id),
-  walkFrom: (id) => store.set({ view: "walk", walk: { item: id, dimension: null } }, { push: true }),
+  openItem: async (id) => (await import("./item/sheet.js")).open(app, id),
+  walkFrom: (id) => store.step({ view: "walk", walk: { item: id, dimension: null } }),
   refreshCard,
   toast,
   announce,
 };
 
 async function start() {
-  const isFirst = store.isBlank();
-  const first = isFirst ? api.get("/users", { limit: 1 }).catch(() => null) : app.live.meet();
+  const first = store.isBlank ? api.users({ limit: 1 }).catch(() => null) : null;
+  if (!first) live.meet();
   try {
-    app.card = await api.get("/model");
+    app.card = await api.model();
   } catch (error) {
     byId("main").replaceChildren(failure(error, () => location.reload()));
-    document.documentElement.dataset.state = "failed";
     return;
   }
   configure(app.card, app.label);
-  app.live.know(app.card);
+  store.run = app.card.run_id;
+  live.know(app.card);
   byId("run").textContent = app.card.run;
   document.title = `${app.card.run} · macrid studio`;
   document.documentElement.classList.toggle("no-concepts", !app.card.has_concepts);
@@ -61,139 +58,143 @@ async function start() {
   keys();
   show(store.get());
   store.subscribe((state, changed) => {
-    if (["user", "history", "view"].some((key) => changed.includes(key))) toasts.replaceChildren(); // what they say is of before
+    if (changed.some((name) => ["user", "history", "view"].includes(name))) toasts.replaceChildren(); // they are about what was before
     show(state);
   });
-  if (isFirst) {
-    const user = (await first)?.users[0]?.id ?? null;
-    if (user !== null && store.isBlank()) store.set({ user }, { start: true });
-    else app.live.meet();
+  if (first) {
+    const user = (await first)?.users[0]?.id;
+    if (user !== undefined && store.isBlank) store.start({ user });
+    else live.meet();
   }
 }
 
 async function refreshCard() {
-  app.card = await api.get("/model");
+  app.card = await api.model();
   configure(app.card, app.label);
   dispatchEvent(new CustomEvent("macrid:card"));
 }
 
 function historyIds() {
   const { user, history } = store.get();
-  return user === null ? history : app.live.historyItems.map((item) => item.id);
+  return user === null ? history : (live.historyItems ?? []).map((item) => item.id);
 }
 
+/** @param {string} id */
 function addToHistory(id) {
   if (app.isInHistory(id)) return;
-  if (app.live.historyItems === null) {
-    toast("One moment: the history is still being read");
+  if (live.historyItems === null) {
+    toast("One moment: the history is still loading");
     return;
   }
-  store.set({ user: null, history: [...historyIds(), id] }, { push: true });
+  store.step({ user: null, history: [...historyIds(), id] });
   announce("Added to your history");
 }
 
+/** @param {string} id */
 function removeFromHistory(id) {
-  store.set({ user: null, history: historyIds().filter((other) => other !== id) }, { push: true });
+  store.step({ user: null, history: historyIds().filter((other) => other !== id) });
   toast("Removed from your history", { undo: store.undo });
 }
 
-const panels = new Map();
-
 function tabs() {
   const list = byId("tabs");
-  list.addEventListener("click", (event) => {
-    const { view } = event.target.dataset;
-    if (view) store.set({ view }, { push: true });
-  });
+  for (const view of VIEWS) byId(`tab-${view}`).addEventListener("click", () => store.step({ view }));
   list.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const to = event.key === "Home" ? 0 : event.key === "End" ? VIEWS.length - 1 : VIEWS.indexOf(store.get().view) + step;
-    if (Number.isNaN(to)) return;
+    const at = VIEWS.indexOf(store.get().view);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return;
     event.preventDefault();
-    const view = VIEWS.at(to % VIEWS.length);
-    store.set({ view }, { push: true });
+    const view = VIEWS.at(to % VIEWS.length) ?? "picks";
+    store.step({ view });
     byId(`tab-${view}`).focus();
   });
 }
 
-let shown = null;
+let shown = /** @type {View | null} */ (null);
+/** @type {Map<View | null, Panel>} */
+const panels = new Map();
 
-async function show(state) {
-  for (const view of VIEWS) {
-    const tab = byId(`tab-${view}`);
-    tab.setAttribute("aria-selected", String(view === state.view));
-    tab.tabIndex = view === state.view ? 0 : -1;
-    byId(`view-${view}`).hidden = view !== state.view;
+/** @param {State} state */
+async function show({ view }) {
+  for (const one of VIEWS) {
+    const tab = byId(`tab-${one}`);
+    tab.setAttribute("aria-selected", String(one === view));
+    tab.tabIndex = one === view ? 0 : -1;
+    byId(`view-${one}`).hidden = one !== view;
   }
-  if (shown !== state.view) {
+  if (shown !== view) {
     panels.get(shown)?.hide();
-    shown = state.view;
+    shown = view;
     scrollTo(0, 0);
   }
-  if (state.view === "picks") return;
-  const panel = panels.get(state.view) ?? (await mount(state.view));
-  if (panel && shown === state.view) panel.show(store.get());
+  if (view === "picks") return;
+  const panel = panels.get(view) ?? (await mount(view));
+  if (panel && shown === view) panel.show(store.get());
 }
 
+/** @type {Map<View, Promise<Panel | null>>} */
 const mounting = new Map();
 
+/** @param {View} view */
 function mount(view) {
-  if (!mounting.has(view)) mounting.set(view, load(view).finally(() => mounting.delete(view)));
-  return mounting.get(view);
+  const loading = mounting.get(view) ?? load(view).finally(() => mounting.delete(view));
+  mounting.set(view, loading);
+  return loading;
 }
 
+/** @param {View} view @returns {Promise<Panel | null>} */
 async function load(view) {
   const place = byId(`view-${view}`);
   place.replaceChildren(h("div", { class: "skeleton block tall", "aria-hidden": "true" }));
   try {
-    const module = await import(`./${view}.js`);
+    const module = await import(`./${view}/${view}.js`);
     const panel = module.create(app);
     panels.set(view, panel);
     place.replaceChildren(panel.element);
     return panel;
   } catch (error) {
     console.error(error);
-    place.replaceChildren(failure({ detail: "This view could not be loaded." }, () => show(store.get())));
+    place.replaceChildren(failure(new api.ApiError(0, "This view could not be loaded."), () => show(store.get())));
     return null;
   }
 }
 
 function tools() {
-  const undo = iconButton("undo", "Undo", store.undo, { "data-testid": "undo" });
-  const theme = iconButton("theme", "Light or dark", switchTheme);
-  const update = () => (undo.disabled = !store.canUndo());
+  const undo = iconButton("undo", "Undo", store.undo);
+  const update = () => (undo.disabled = !store.canUndo);
   store.subscribe(update);
   update();
   byId("tools").replaceChildren(
     undo,
-    iconButton("code", "Copy as curl or Python", () => share.open(app), { "data-testid": "code" }),
-    h("button", { type: "button", class: "button", "data-testid": "share-link", on: { click: () => share.copyLink(app) } }, "Copy link"),
-    theme,
+    iconButton("code", "Copy as curl or Python", async () => (await import("./share/share.js")).open(app)),
+    h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
+    iconButton("theme", "Light or dark", switchTheme),
   );
 }
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+dark.addEventListener("change", () => dispatchEvent(new CustomEvent("macrid:theme")));
+
 function switchTheme() {
   const root = document.documentElement;
-  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : dark.matches;
   root.dataset.theme = isDark ? "light" : "dark";
   try {
     localStorage.setItem("macrid-theme", root.dataset.theme);
   } catch {
-    // It is not remembered then.
+    // Storage is off: the choice lasts for this visit.
   }
   dispatchEvent(new CustomEvent("macrid:theme"));
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new CustomEvent("macrid:theme")));
-
 function keys() {
   addEventListener("keydown", (event) => {
-    const isText = event.target.matches?.("input:not([type=range]), textarea, select, [contenteditable]");
+    const isText = event.target instanceof Element && event.target.matches("input:not([type=range]), textarea, select, [contenteditable]");
     if (isText || document.querySelector("dialog[open]")) return;
     if (event.key === "/" && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
-      if (store.get().view !== "picks") store.set({ view: "picks" }, { push: true });
-      document.querySelector("[data-testid=search]").focus();
+      if (store.get().view !== "picks") store.step({ view: "picks" });
+      byId("search").focus();
     } else if (event.key.toLowerCase() === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey) {
       event.preventDefault();
       store.undo();
@@ -201,6 +202,7 @@ function keys() {
   });
 }
 
+/** @type {App["toast"]} */
 function toast(text, { undo = null, kind = "" } = {}) {
   const box = h("div", { class: `toast ${kind}` }, h("span", { text }));
   const timer = setTimeout(() => box.remove(), undo ? 7000 : 4000);
@@ -214,6 +216,7 @@ function toast(text, { undo = null, kind = "" } = {}) {
   toasts.replaceChildren(box);
 }
 
+/** @param {string} text */
 function announce(text) {
   byId("live").textContent = text;
 }

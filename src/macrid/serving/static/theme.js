@@ -1,7 +1,8 @@
-// Before the first paint: the theme that was chosen last time.
+// @ts-check
+// Before the first paint: the theme chosen last time.
 try {
   const chosen = localStorage.getItem("macrid-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;
 } catch {
-  // Storage is off; the system's theme it is.
+  // Storage is off: the system's theme applies.
 }

@@ -1,0 +1,139 @@
+// @ts-check
+// Items as a person sees them: a picture, or something designed in its place, and cards.
+
+import { detailOf, showPicture } from "./api.js";
+import { conceptColour } from "./colours.js";
+import { h, icon, iconButton } from "./dom.js";
+import { percent } from "./format.js";
+
+/** @import { CardChange } from "../picks/changes.js" */
+/** @import { Model, Shown } from "./types.d.ts" */
+
+let hasPictures = false;
+let labelOf = /** @type {(concept: number) => string | null} */ (() => null);
+
+/**
+ * @param {Model} card
+ * @param {(concept: number) => string | null} label what to call a concept
+ */
+export function configure(card, label) {
+  hasPictures = card.has_pictures;
+  labelOf = label;
+}
+
+/** @param {{ id: string, title?: string | null }} item */
+export const titleOf = (item) => item.title?.trim() || item.id;
+
+/**
+ * A square picture, or initials on the colour of the concept where there is none.
+ * @param {Shown} item
+ * @param {{ alt?: string, size?: number | null, lazy?: boolean }} [options]
+ */
+export function thumb(item, { alt = "", size = null, lazy = true } = {}) {
+  const frame = h("span", { class: "thumb", style: size ? { "--thumb": `${size}px` } : {} });
+  if (!hasPictures || item.isUnknown) {
+    frame.append(placeholder(item, alt));
+    return frame;
+  }
+  const img = h("img", { alt, loading: lazy ? "lazy" : "eager", decoding: "async", draggable: "false" });
+  const giveUp = () => frame.replaceChildren(placeholder(item, alt));
+  img.addEventListener("error", giveUp);
+  frame.append(img);
+  showPicture(img, item.id).catch(giveUp);
+  return frame;
+}
+
+/** @param {Shown} item @param {string} alt */
+function placeholder(item, alt) {
+  const props = alt ? { role: "img", "aria-label": alt } : { "aria-hidden": "true" };
+  return h("span", { class: "placeholder", style: { "--c": conceptColour(item.concept) }, ...props }, initials(item));
+}
+
+/**
+ * Of a title its first letters, of an id its end, which tells it from others.
+ * @param {Shown} item
+ */
+function initials(item) {
+  const words = titleOf(item).replace(/\s*\(\d{4}\)\s*$/, "").match(/[\p{L}\p{N}]+/gu) ?? ["?"];
+  if (!item.title?.trim()) return [...(words.at(-1) ?? "")].slice(-4).join("");
+  if (words.length === 1) return [...words[0]].slice(0, 2).join("");
+  return words.slice(0, 2).map((word) => [...word][0].toLocaleUpperCase()).join("");
+}
+
+/**
+ * A dot in the colour of an item's likeliest concept and its label; how likely, where others together are likelier.
+ * @param {Shown} item
+ */
+export function conceptTag({ concept, concept_share: share }) {
+  const label = concept === null || concept === undefined ? null : labelOf(concept);
+  if (label === null) return null;
+  const text = typeof share === "number" && share < 0.5 ? `${label} ${percent(share)}` : label;
+  return h("span", { class: "concept-tag" }, h("span", { class: "dot", style: { "--c": conceptColour(concept) } }), h("span", { text }));
+}
+
+export class ItemCard {
+  #rank = h("span", { class: "rank", "aria-hidden": "true" });
+  #badge = h("span", { class: "badge", role: "img", hidden: true });
+  #add;
+
+  /**
+   * @param {Shown} item
+   * @param {{ open: () => void, add?: () => void }} does `add`: put it into the history, or take it out
+   */
+  constructor(item, { open, add }) {
+    this.#add = add && iconButton("add", `Add ${titleOf(item)} to your history`, add, { class: "card-add" });
+    this.element = h(
+      "article",
+      { class: "card", "data-id": item.id },
+      h(
+        "button",
+        { type: "button", class: "card-open", on: { click: open } },
+        thumb(item),
+        h("span", { class: "card-title", dir: "auto", text: titleOf(item) }),
+        conceptTag(item),
+      ),
+      this.#rank,
+      this.#badge,
+      this.#add,
+    );
+  }
+
+  /** @param {{ rank: number, change: CardChange | null, isInHistory: boolean }} now */
+  update({ rank, change, isInHistory }) {
+    this.#rank.textContent = String(rank);
+    this.#badge.hidden = change === null;
+    this.#badge.className = `badge ${change?.kind ?? ""}`;
+    this.#badge.textContent = change === null ? "" : change.kind === "in" ? "new" : `${change.kind === "up" ? "↑" : "↓"} ${change.by}`;
+    this.#badge.setAttribute("aria-label", change === null ? "" : change.kind === "in" ? "new in the list" : `${change.kind} by ${change.by}`);
+    this.#add?.replaceChildren(icon(isInHistory ? "check" : "add"));
+    this.#add?.classList.toggle("is-in", isInHistory);
+  }
+}
+
+/**
+ * A small picture that opens the item.
+ * @param {Shown} item
+ * @param {(id: string) => void} open
+ * @param {{ size?: number, label?: string }} [options]
+ */
+export function thumbButton(item, open, { size = 40, label = titleOf(item) } = {}) {
+  return h(
+    "button",
+    { type: "button", class: "thumb-button", title: label, "aria-label": label, "data-id": item.id, on: { click: () => open(item.id) } },
+    thumb(item, { size }),
+  );
+}
+
+/**
+ * Something went wrong: what, and a way to try again.
+ * @param {unknown} error
+ * @param {() => unknown} retry
+ */
+export function failure(error, retry) {
+  return h(
+    "div",
+    { class: "state failure", role: "alert" },
+    h("p", { text: detailOf(error, "Something went wrong on this page.") }),
+    h("button", { type: "button", class: "button", text: "Try again", on: { click: () => retry() } }),
+  );
+}

@@ -1,0 +1,96 @@
+// @ts-check
+// Links: the state of the page as a query, and back.
+
+/** @import { ListKind, Move, State, View } from "./types.d.ts" */
+
+/** @type {View[]} */
+export const VIEWS = ["picks", "walk", "map", "report"];
+/** @type {ListKind[]} */
+const LISTS = ["overall", "concepts", "concept"];
+
+/**
+ * The query of a state: "" or "?…".
+ * @param {State} state
+ * @param {string | null} run the run being served
+ */
+export function write(state, run = null) {
+  const query = new URLSearchParams();
+  if (state.view !== VIEWS[0]) query.set("view", state.view);
+  if (state.user !== null) query.set("user", state.user);
+  else for (const id of state.history) query.append("item", id);
+  for (const { concept, dimension, to, share, axis, name, concept_name } of state.moves) {
+    if (to !== undefined) query.append("move", joined(`${concept}.${dimension}`, short(to), axis, name, concept_name));
+    else if (share !== undefined) query.append("share", joined(String(concept), short(share), concept_name));
+  }
+  const made = state.run ?? run;
+  if (state.moves.length && made !== null) query.set("run", made);
+  if (state.concept !== null) query.set("concept", String(state.concept));
+  if (state.list !== LISTS[0]) query.set("list", state.list);
+  if (state.walk.item !== null) query.set("from", state.walk.item);
+  if (state.walk.dimension !== null) query.set("along", String(state.walk.dimension));
+  if (state.by !== null) query.set("by", state.by);
+  const text = query.toString();
+  return text && `?${text}`;
+}
+
+/** @param {string} search @returns {State} */
+export function read(search) {
+  const query = new URLSearchParams(search);
+  const moves = [...query].flatMap(([name, value]) => (name === "move" ? coordinate(value) : name === "share" ? share(value) : []));
+  const user = query.get("user");
+  const concept = natural(query.get("concept"));
+  const list = oneOf(query.get("list"), LISTS);
+  return {
+    view: oneOf(query.get("view"), VIEWS),
+    user,
+    history: user === null ? [...new Set(query.getAll("item"))] : [],
+    moves,
+    run: moves.length ? query.get("run") : null,
+    concept,
+    list: list === "concept" && concept === null ? "overall" : list,
+    walk: { item: query.get("from"), dimension: natural(query.get("along")) },
+    by: query.get("by"),
+  };
+}
+
+/** @param {(string | undefined)[]} parts the last ones may be missing */
+const joined = (...parts) => parts.map((part) => encodeURIComponent(part ?? "")).join(":").replace(/:+$/, "");
+
+/**
+ * @param {string} text concept.dimension:to, then :axis:name:concept where they are known
+ * @returns {Move[]} one, or none if it cannot be read
+ */
+function coordinate(text) {
+  const [, concept, dimension, to, axis, name, of] = /^(\d+)\.(\d+):(-?[\d.e-]+)(?::(\w*)(?::([^:]*)(?::([^:]*))?)?)?$/.exec(text) ?? [];
+  if (!Number.isFinite(Number(to))) return [];
+  const names = { ...(axis && { axis }), ...(name && { name: decoded(name) }), ...(of && { concept_name: decoded(of) }) };
+  return [{ concept: Number(concept), dimension: Number(dimension), to: Number(to), ...names }];
+}
+
+/**
+ * @param {string} text concept:share, then :concept where its name is known
+ * @returns {Move[]}
+ */
+function share(text) {
+  const [, concept, part, of] = /^(\d+):([\d.e-]+)(?::([^:]*))?$/.exec(text) ?? [];
+  if (!Number.isFinite(Number(part))) return [];
+  return [{ concept: Number(concept), share: Math.min(Math.max(Number(part), 0), 1), ...(of && { concept_name: decoded(of) }) }];
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // somebody has edited the link
+  }
+}
+
+/** @param {number} x */
+const short = (x) => String(Number(x.toFixed(5)));
+
+/** @param {string | null} text */
+const natural = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
+
+/** @template {string} T @param {string | null} value @param {T[]} known @returns {T} */
+const oneOf = (value, known) => known.find((one) => one === value) ?? known[0];

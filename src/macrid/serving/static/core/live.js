@@ -1,0 +1,266 @@
+// @ts-check
+// What the service says about the state of the page: a user's place in each concept, and what is recommended.
+
+import * as api from "./api.js";
+import { applied, isSame, keyOf } from "./moves.js";
+
+/** @import { Store } from "./store.js" */
+/** @import { Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "./types.d.ts" */
+/** @typedef {"encoded" | "historyItems" | "lists" | "before" | "busy"} Part */
+/** @typedef {{ concept: number | null, isByConcept: boolean }} Shape which list is asked for: of one concept, of all, or one for each */
+
+const N = 24;
+
+/** Listeners are told which parts are new. */
+export class Live {
+  /** @type {Encoded | null} The user's place without moves. */
+  encoded = null;
+  /** @type {List[] | null} What is recommended after the moves `asked`. */
+  lists = null;
+  /** @type {Move[]} */
+  asked = [];
+  /** @type {number[] | null} Of the concepts in what is recommended. */
+  shares = null;
+  /** @type {string[]} */
+  warnings = [];
+  /** @type {Shown[] | null} */
+  historyItems = null;
+  /** @type {unknown} */
+  error = null;
+  /** @type {Map<string, Shown>} Every item seen so far. */
+  items = new Map();
+  isBusy = false;
+  /** Whether it is settled whom the page is about, if anybody. */
+  isStarted = false;
+  /** @type {Map<string, List[]>} Lists without moves, by shape. */
+  #unmoved = new Map();
+  #isComparing = false;
+  /** @type {string | null} What the lists shown are the answer to. */
+  #answered = null;
+  /** @type {Store} */
+  #store;
+  /** @type {Set<(parts: Part[]) => void>} */
+  #listeners = new Set();
+  #control = new AbortController();
+  /** @type {Model | null} */
+  #card = null;
+  #resolve = /** @type {(card: Model) => void} */ (() => {});
+  /** @type {Promise<Model>} */
+  #known = new Promise((resolve) => (this.#resolve = resolve));
+
+  /** @param {Store} store */
+  constructor(store) {
+    this.#store = store;
+    store.subscribe((_, changed) => {
+      if (changed.includes("user") || changed.includes("history")) this.meet();
+      else {
+        if (this.who) this.#keepUp();
+        if (changed.includes("list") || changed.includes("concept")) this.#compare();
+      }
+    });
+  }
+
+  /** @param {(parts: Part[]) => void} listener */
+  subscribe(listener) {
+    this.#listeners.add(listener);
+  }
+
+  /** A history or a user as the API takes them, or null. */
+  get who() {
+    const { user, history } = this.#store.get();
+    return user !== null ? { user } : history.length ? { history } : null;
+  }
+
+  /** The request that gives the list shown. */
+  get request() {
+    return this.#request(this.#store.get().moves, this.#shape(false));
+  }
+
+  /** The same lists without moves; null until they are there, see `compare`. */
+  get before() {
+    return this.#unmoved.get(JSON.stringify(this.#shape(false))) ?? null;
+  }
+
+  /** Somebody new: ask for everything at once. */
+  async meet() {
+    this.isStarted = true;
+    this.#control.abort();
+    this.#control = new AbortController();
+    this.#unmoved.clear();
+    Object.assign(this, { isBusy: false, error: null, historyItems: null, warnings: [] });
+    this.#answered = null;
+    if (!this.who) {
+      Object.assign(this, { encoded: null, lists: null, shares: null, historyItems: [] });
+      this.#tell("encoded", "historyItems", "lists");
+      return;
+    }
+    await Promise.all([this.#encode(), this.#listHistory(), this.#keepUp(), this.#compare()]);
+  }
+
+  /**
+   * There cannot be more items in a list than the catalogue has left, nor lists of concepts that do not exist.
+   * @param {Model} card
+   */
+  know(card) {
+    this.#card = card;
+    this.#resolve(card);
+    if (this.error instanceof api.ApiError && [409, 422].includes(this.error.status)) this.meet();
+  }
+
+  /** @param {boolean} isOn whether lists without moves are wanted, too */
+  compare(isOn) {
+    this.#isComparing = isOn;
+    this.#compare();
+  }
+
+  /** @param {Shown[]} items */
+  remember(items) {
+    for (const { id, title, concept, concept_share } of items) this.items.set(id, { id, title, concept, concept_share });
+  }
+
+  #shape(isDragging = this.#store.isDragging) {
+    const { list, concept, moves } = this.#store.get();
+    const hasConcept = this.#card === null || this.#card.concepts.some((one) => one.concept === concept);
+    const hasConcepts = this.#card === null || this.#card.has_concepts;
+    if (list === "concept") return { concept: hasConcept ? concept : null, isByConcept: false };
+    if (list === "overall" || !hasConcepts) return { concept: null, isByConcept: false };
+    if (!isDragging) return { concept: null, isByConcept: true };
+    const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
+    return { concept: last?.to === undefined ? null : last.concept, isByConcept: false };
+  }
+
+  /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
+  #request(moves, { concept, isByConcept }) {
+    const { user, history, run } = this.#store.get();
+    const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
+    const most = this.#card ? Math.min(N, this.#card.limits.n, this.#card.items - seen) : N;
+    return {
+      ...this.who,
+      n: Math.max(1, most),
+      ...(moves.length && { moves, ...(run !== null && { run }) }),
+      ...(concept !== null && { concept }),
+      ...(isByConcept && { by_concept: true }),
+    };
+  }
+
+  async #encode() {
+    const { signal } = this.#control;
+    try {
+      const { has_concepts } = await this.#known;
+      const { who } = this;
+      const encoded = has_concepts && who ? await api.encode(who, signal) : null;
+      if (signal.aborted) return;
+      this.encoded = encoded;
+    } catch {
+      if (signal.aborted) return;
+      this.encoded = null; // The list says what is wrong.
+    }
+    this.#tell("encoded");
+  }
+
+  async #listHistory() {
+    const { signal } = this.#control;
+    const { user, history } = this.#store.get();
+    try {
+      if (user !== null) {
+        const known = await api.historyOf(user, signal);
+        this.remember(known.history);
+        if (!signal.aborted) this.historyItems = known.history;
+      } else {
+        this.historyItems = history.map((id) => this.items.get(id) ?? { id });
+        const strange = history.filter((id) => !this.items.has(id));
+        if (strange.length) this.remember((await api.items(strange, signal)).items);
+        if (!signal.aborted) this.historyItems = history.map((id) => this.items.get(id) ?? { id, isUnknown: true });
+      }
+    } catch {
+      if (!signal.aborted && user !== null) this.historyItems = [];
+    }
+    if (!signal.aborted) this.#tell("historyItems");
+  }
+
+  /** @param {Shape} shape */
+  #key(shape) {
+    return keyOf(this.#store.get().moves) + JSON.stringify(shape);
+  }
+
+  /** One request at a time; if the state has moved on when it is answered, one for the newest state. */
+  async #keepUp() {
+    if (this.isBusy || this.#key(this.#shape()) === this.#answered) return;
+    const { signal } = this.#control;
+    this.isBusy = true;
+    this.#tell("busy");
+    try {
+      while (this.#key(this.#shape()) !== this.#answered) {
+        const [state, shape] = [this.#store.get(), this.#shape()];
+        const wanted = this.#key(shape);
+        const answer = await api.recommend(this.#request(state.moves, shape), signal);
+        if (signal.aborted) return;
+        this.#take(answer, state, shape);
+        this.#answered = wanted;
+        if (state.moves.length && isSame(state.moves, this.#store.get().moves)) {
+          this.#store.carryOver(applied(answer, state.moves));
+          this.asked = this.#store.get().moves;
+          this.#answered = this.#key(shape);
+        }
+        this.#tell("lists");
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      this.error = error;
+      this.#tell("lists");
+    }
+    this.isBusy = false;
+    this.#tell("busy");
+  }
+
+  /** @param {Recommended} answer @param {State} state @param {Shape} shape */
+  #take(answer, { moves, list, run }, shape) {
+    this.remember(answer.items);
+    const hasMoves = moves.length > 0;
+    const one = { concept: shape.concept, items: answer.items, moved: hasMoves ? (answer.moved ?? null) : null };
+    if (answer.concepts) {
+      const rows = answer.concepts.map(({ concept, items, moved }) => ({ concept, items, moved: hasMoves ? (moved ?? null) : null }));
+      rows.forEach(({ items }) => this.remember(items));
+      this.lists = inOrderOf(this.lists ?? [], rows);
+    } else if (list === "concepts" && this.lists && this.lists.length > 1) {
+      this.lists = this.lists.map((row) => (row.concept === shape.concept ? one : row));
+    } else this.lists = [one];
+    if (!hasMoves) this.#unmoved.set(JSON.stringify(shape), this.lists);
+    this.shares = answer.shares ?? null;
+    // What could not be carried over from a link stays said until something else is moved.
+    if (run !== null || !this.warnings.length || !isSame(moves, this.asked)) this.warnings = answer.warnings ?? [];
+    this.asked = moves;
+    this.error = null;
+  }
+
+  async #compare() {
+    const shape = this.#shape(false);
+    const key = JSON.stringify(shape);
+    if (!this.#isComparing || !this.who || this.#unmoved.has(key)) return;
+    const { signal } = this.#control;
+    try {
+      const answer = await api.recommend(this.#request([], shape), signal);
+      if (signal.aborted) return;
+      const rows = (answer.concepts ?? [{ concept: shape.concept, items: answer.items }]).map((row) => ({ ...row, moved: null }));
+      this.#unmoved.set(key, rows);
+      this.#tell("before");
+    } catch {
+      // The list that is asked for at the same time says what is wrong.
+    }
+  }
+
+  /** @param {Part[]} parts */
+  #tell(...parts) {
+    this.#listeners.forEach((listener) => listener(parts));
+  }
+}
+
+/**
+ * Rows in the order of those shown so far: nothing jumps while somebody looks at it.
+ * @param {List[]} shown
+ * @param {List[]} rows
+ */
+function inOrderOf(shown, rows) {
+  const place = new Map(shown.map(({ concept }, at) => [concept, at]));
+  return rows.every(({ concept }) => place.has(concept)) ? rows.sort((a, b) => (place.get(a.concept) ?? 0) - (place.get(b.concept) ?? 0)) : rows;
+}

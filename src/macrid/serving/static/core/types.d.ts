@@ -1,0 +1,106 @@
+import type { components } from "./openapi.d.ts";
+import type { Live } from "./live.js";
+import type { Store } from "./store.js";
+
+type Schemas = components["schemas"];
+export type Attribute = Schemas["Attribute"];
+export type Change = Schemas["Change"];
+export type Concept = Schemas["Concept"];
+export type Dimension = Schemas["Dimension"];
+export type Encoded = Schemas["Encoded"];
+export type Found = Schemas["Found"];
+export type Item = Schemas["Item"];
+export type Map = Schemas["Map"];
+export type MapValues = Schemas["MapValues"];
+export type Model = Schemas["Model"];
+export type Moved = Schemas["Moved"];
+export type Place = Schemas["Place"];
+export type Recommended = Schemas["Recommended"];
+export type RecommendRequest = Schemas["RecommendRequest"];
+export type Report = Schemas["Report"];
+export type Scored = Schemas["Scored"];
+export type Traversed = Schemas["Traversed"];
+export type User = Schemas["User"];
+
+/** A known user, or a history. */
+export type Who = { user: string } | { history: string[] };
+
+/** What a person changed: a coordinate `to` a value, or the `share` of a concept. */
+export interface Move {
+  concept: number;
+  dimension?: number;
+  to?: number;
+  share?: number;
+  axis?: string;
+  /** Names that answers give, by which a move is known in another run. */
+  name?: string;
+  concept_name?: string;
+}
+
+export type View = "picks" | "walk" | "map" | "report";
+export type ListKind = "overall" | "concepts" | "concept";
+
+/** What a person has chosen; the address of the page holds all of it. */
+export interface State {
+  view: View;
+  /** A known user's id; with null it is `history` that counts. */
+  user: string | null;
+  history: string[];
+  /** At most one for each knob. */
+  moves: Move[];
+  /** The run that the moves of a link were made with; null: the one being served. */
+  run: string | null;
+  /** Whose knobs are shown. */
+  concept: number | null;
+  list: ListKind;
+  walk: { item: string | null; dimension: number | null };
+  /** The attribute that the map is coloured by; null: concepts. */
+  by: string | null;
+}
+
+/** What is needed of an item to show it. */
+export interface Shown {
+  id: string;
+  title?: string | null;
+  concept?: number | null;
+  concept_share?: number | null;
+  isUnknown?: boolean;
+}
+
+/** A list to show; `moved` as the service says, where there are moves. */
+export interface List {
+  concept: number | null;
+  items: Scored[];
+  moved: Moved | null;
+}
+
+export interface App {
+  card: Model;
+  store: Store;
+  live: Live;
+  concept(k: number | null): Concept | null;
+  label(k: number | null): string | null;
+  isInHistory(id: string): boolean;
+  addToHistory(id: string): void;
+  removeFromHistory(id: string): void;
+  openItem(id: string): void;
+  walkFrom(id: string): void;
+  refreshCard(): Promise<void>;
+  toast(text: string, options?: { undo?: (() => unknown) | null; kind?: string }): void;
+  announce(text: string): void;
+}
+
+/** A view that is loaded when it is opened. */
+export interface Panel {
+  element: HTMLElement;
+  show(state: State): unknown;
+  hide(): void;
+}
+
+export type Child = Node | string | number | false | null | undefined | Child[];
+
+export interface Props {
+  on?: Record<string, (event: any) => unknown>;
+  style?: Record<string, string | number | null | undefined>;
+  [name: string]: unknown;
+}

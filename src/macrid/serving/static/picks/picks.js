@@ -1,0 +1,181 @@
+// @ts-check
+// Picks: what is recommended, what the moves changed, and what it was before.
+
+import * as api from "../core/api.js";
+import { append, clear, h, segments } from "../core/dom.js";
+import { listed, number } from "../core/format.js";
+import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
+import { Cards } from "./cards.js";
+import { summary } from "./changes.js";
+
+/** @import { App, List } from "../core/types.d.ts" */
+/** @typedef {"now" | "before" | "both"} Compared */
+
+const GONE = 4; // pictures of what has gone
+const QUIET = 700; // ms without a new list before it is read out
+
+/** @param {App} app @param {HTMLElement} root */
+export function create(app, root) {
+  const { store, live } = app;
+  const lists = segments("List", [
+    ["overall", "Overall"],
+    ["concepts", "By concept"],
+    ["concept", "Only this concept"],
+  ], (list) => store.step({ list, ...(list === "concept" && { concept: store.get().concept ?? firstConcept() }) }));
+  const views = segments("Compare", [
+    ["now", "Now"],
+    ["before", "Before"],
+    ["both", "Both", "Side by side"],
+  ], compare);
+  const status = h("div", { class: "status" });
+  const notes = h("p", { class: "notes", role: "status", hidden: true });
+  const now = new Cards(app, "Recommended");
+  const before = new Cards(app, "Before the moves");
+  const beforeHead = h("p", { class: "side-head", text: "Before" });
+  const nowHead = h("p", { class: "side-head", text: "Now" });
+  const sides = {
+    before: h("div", { class: "side" }, beforeHead, before.element),
+    now: h("div", { class: "side" }, nowHead, now.element),
+  };
+  const body = h("div", { class: "picks-body" }, sides.before, sides.now);
+  const aside = h("div", { class: "picks-aside", hidden: true });
+  let compared = /** @type {Compared} */ ("now");
+  let reading = 0;
+
+  root.replaceChildren(
+    h("div", { class: "picks-head" }, h("h2", { text: "Picks" }), lists.element),
+    h("div", { class: "status-row" }, status, views.element),
+    notes,
+    aside,
+    body,
+  );
+
+  const firstConcept = () => live.encoded?.concepts.reduce((a, b) => (b.share > a.share ? b : a)).concept ?? 0;
+
+  /** @param {Compared} what */
+  function compare(what) {
+    compared = what;
+    live.compare(what !== "now");
+    draw();
+  }
+
+  function drawControls() {
+    const { moves, list, concept } = store.get();
+    lists.element.hidden = !app.card.has_concepts;
+    lists.select(list);
+    lists.name("concept", `Only ${app.label(concept ?? firstConcept()) ?? "one"}`);
+    const hasMoves = moves.length > 0;
+    if (!hasMoves && compared !== "now") compare("now");
+    views.element.classList.toggle("is-idle", !hasMoves);
+    views.element.inert = !hasMoves;
+    views.element.hidden = !live.who;
+    views.select(compared);
+  }
+
+  function draw() {
+    drawControls();
+    if (!live.who) return live.isStarted && drawEmpty();
+    if (live.error) return drawFailure();
+    if (!live.lists) return;
+    const { list } = store.get();
+    if (list === "concepts" && live.lists.length === 1 && app.card.concepts.length > 1) return; // the rows are on their way
+    const unmoved = live.before;
+    const shown = compared !== "now" && unmoved === null ? "now" : compared;
+    aside.hidden = true;
+    body.hidden = false;
+    body.className = `picks-body is-${shown} is-${list}`;
+    sides.before.hidden = shown === "now";
+    sides.now.hidden = shown === "before";
+    beforeHead.hidden = nowHead.hidden = shown !== "both";
+    now.draw(live.lists);
+    if (shown !== "now") before.draw(unmoved ?? []);
+    drawStatus(live.lists);
+    notes.hidden = !live.warnings.length;
+    notes.textContent = live.warnings.join(" ");
+    root.removeAttribute("aria-busy");
+  }
+
+  /** @param {List[]} shown */
+  function drawStatus(shown) {
+    const changed = summary(shown);
+    if (!changed) {
+      status.replaceChildren(h("span", { text: inWords(shown) }));
+      return;
+    }
+    const words = [
+      changed.in && `${number(changed.in)} new`,
+      changed.up && `${number(changed.up)} up`,
+      changed.down && `${number(changed.down)} down`,
+    ].filter((text) => typeof text === "string");
+    const gone = changed.gone.map((item) => ({ ...live.items.get(item.id), ...item }));
+    const all = gone.length ? [...words, `${number(gone.length)} gone`] : words;
+    append(
+      clear(status),
+      h("span", { class: "status-words", text: all.length ? words.join(" · ") : "The same list as before" }),
+      gone.length > 0 &&
+        h(
+          "span",
+          { class: "gone", role: "group", "aria-label": "Gone" },
+          h("span", { class: "gone-count", text: `${number(gone.length)} gone` }),
+          gone.slice(0, GONE).map((item) => thumbButton(item, app.openItem, { size: 30, label: `Gone: ${titleOf(item)}` })),
+        ),
+    );
+    clearTimeout(reading);
+    reading = window.setTimeout(() => app.announce(all.length ? `The list has changed: ${listed(all)}` : "The list has not changed"), QUIET);
+  }
+
+  /** @param {List[]} shown */
+  function inWords(shown) {
+    const name = store.get().user ?? "your history";
+    if (shown.length > 1) return `The best of every concept for ${name}`;
+    const [{ concept, items }] = shown;
+    if (concept === null) return `The ${number(items.length)} best of ${number(app.card.items)} items for ${name}`;
+    return `The ${number(items.length)} best of ${number(app.concept(concept)?.items ?? 0)} in ${app.label(concept)} for ${name}`;
+  }
+
+  function drawFailure() {
+    aside.hidden = false;
+    body.hidden = true;
+    status.replaceChildren();
+    aside.replaceChildren(
+      failure(live.error, () => live.meet()),
+      h("p", { class: "centre" }, h("button", {
+        type: "button", class: "text-button", text: "Start over",
+        on: { click: () => store.step({ user: null, history: [], moves: [], list: "overall" }) },
+      })),
+    );
+    root.removeAttribute("aria-busy");
+  }
+
+  async function drawEmpty() {
+    body.hidden = true;
+    notes.hidden = true;
+    status.replaceChildren(h("span", { text: "Click a few things you like. The list starts with the first one." }));
+    aside.hidden = false;
+    try {
+      const { items } = await api.search({ limit: 24 });
+      if (live.who) return;
+      live.remember(items);
+      aside.replaceChildren(
+        h("p", { class: "aside-title", id: "popular-title", text: "Popular here" }),
+        h("div", { class: "grid", role: "group", "aria-labelledby": "popular-title" },
+          items.map((item) => new ItemCard(item, { open: () => app.addToHistory(item.id) }).element)),
+      );
+    } catch (error) {
+      aside.replaceChildren(failure(error, drawEmpty));
+    }
+    root.removeAttribute("aria-busy");
+  }
+
+  live.subscribe((parts) => {
+    if (parts.includes("busy")) now.element.setAttribute("aria-busy", String(live.isBusy));
+    else draw();
+  });
+  store.subscribe((_, changed) => {
+    if (changed.includes("concept") || changed.includes("list")) draw();
+    else if (changed.includes("moves")) drawControls();
+    if (changed.includes("moves")) now.reveal(store.get().concept);
+  });
+  addEventListener("macrid:card", draw);
+  draw();
+}

@@ -1,0 +1,108 @@
+// @ts-check
+// The stops as a film strip, with the scale below.
+
+import { conceptColour } from "../core/colours.js";
+import { h } from "../core/dom.js";
+import { anything, signed } from "../core/format.js";
+import { thumb, titleOf } from "../core/items.js";
+import { scale } from "./scale.js";
+
+/** @import { Item } from "../core/types.d.ts" */
+/** @import { Route } from "./route.js" */
+
+export class Strip {
+  element;
+  #scroll;
+  #frames;
+  #marks;
+
+  /**
+   * @param {Route} route
+   * @param {{ hasPictures: boolean, go: (to: number) => void, open: (id: string) => void, walkFrom: (id: string) => void, keys: (event: KeyboardEvent) => void }} does
+   */
+  constructor(route, does) {
+    const { dimension, walk, items } = route;
+    this.#frames = walk.items.map((stop, i) => frame(route, stop, items[i], i, does));
+    const strip = h(
+      "ol",
+      { class: "walk-strip", "aria-label": `${dimension.label}, from ${dimension.low} to ${dimension.high}`, on: { keydown: does.keys } },
+      this.#frames.map(({ element }) => element),
+    );
+    const below = scale(route);
+    this.#marks = [...below.querySelectorAll("[data-stop]")];
+    this.#scroll = h("div", { class: "walk-scroll" }, h("div", { class: "walk-track", style: { "--stops": walk.items.length } }, strip, below));
+    this.element = h(
+      "div",
+      { class: "walk-film" },
+      h(
+        "div",
+        { class: "walk-axis" },
+        h("span", { class: "walk-end", text: dimension.low }),
+        h("span", { class: "walk-line", "aria-hidden": "true" }, h("span", { class: "walk-name", text: dimension.label })),
+        h("span", { class: "walk-end", text: dimension.high }),
+      ),
+      this.#scroll,
+    );
+  }
+
+  /** @param {number} current @param {{ hasFocus?: boolean, behavior?: ScrollBehavior }} [options] */
+  show(current, { hasFocus = false, behavior = "smooth" } = {}) {
+    this.#frames.forEach(({ element, open, from }, i) => {
+      element.classList.toggle("is-current", i === current);
+      open.tabIndex = i === current ? 0 : -1;
+      if (from) from.tabIndex = i === current ? 0 : -1;
+    });
+    for (const mark of this.#marks) mark.classList.toggle("is-current", mark.getAttribute("data-stop") === String(current));
+    const { element, open } = this.#frames[current];
+    if (hasFocus) open.focus({ preventScroll: true });
+    const { scrollWidth, clientWidth } = this.#scroll;
+    if (scrollWidth > clientWidth) this.#scroll.scrollTo({ left: element.offsetLeft - (clientWidth - element.offsetWidth) / 2, behavior });
+  }
+}
+
+/**
+ * @param {Route} route
+ * @param {Route["walk"]["items"][number]} stop
+ * @param {Item} item
+ * @param {number} i
+ * @param {{ hasPictures: boolean, go: (to: number) => void, open: (id: string) => void, walkFrom: (id: string) => void }} does
+ */
+function frame({ dimension: { attribute } }, stop, item, i, does) {
+  const value = attribute === null ? null : (item.attributes[attribute] ?? null);
+  const open = h(
+    "button",
+    {
+      type: "button", class: "walk-frame", tabindex: "-1",
+      "aria-label": `${titleOf(stop)}, ${signed(stop.value)}${stop.start ? ", the start" : ""}`,
+      on: { click: () => (does.go(i), does.open(stop.id)), focus: () => does.go(i) },
+    },
+    (!does.hasPictures && facts(item)) || thumb(item, { lazy: false }),
+    stop.start && h("span", { class: "walk-start", text: "start" }),
+    h("span", { class: "walk-title", text: titleOf(stop) }),
+    value !== null && h("span", { class: "walk-value" }, h("span", { text: `${attribute} ` }), h("b", { text: anything(value) })),
+  );
+  const from = stop.start
+    ? null
+    : h("button", {
+      type: "button", class: "walk-here link", tabindex: "-1", text: "Walk from here", "aria-label": `Walk from ${titleOf(stop)}`,
+      on: { click: () => does.walkFrom(stop.id) },
+    });
+  const element = h(
+    "li",
+    { class: `walk-stop${stop.start ? " is-start" : ""}`, "data-id": stop.id },
+    open,
+    from ?? h("span", { class: "walk-here", "aria-hidden": "true" }),
+  );
+  return { element, open, from };
+}
+
+/**
+ * In the place of a picture, where there are none.
+ * @param {Item} item
+ */
+function facts(item) {
+  const known = Object.entries(item.attributes).filter(([, value]) => value !== null && value !== "").slice(0, 5);
+  return known.length > 0 && h("span", { class: "walk-bare" },
+    h("span", { class: "dot", style: { "--c": conceptColour(item.concept) } }),
+    known.map(([name, value]) => h("span", { class: "walk-fact" }, h("span", { text: name }), h("b", { text: anything(value) }))));
+}

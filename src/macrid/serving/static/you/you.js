@@ -1,0 +1,152 @@
+// @ts-check
+// You: a known user, or a history of your own; how your interests divide.
+
+import { conceptColour } from "../core/colours.js";
+import { h, iconButton } from "../core/dom.js";
+import { count, number, percent } from "../core/format.js";
+import { thumb, titleOf } from "../core/items.js";
+import { itemSearch } from "../core/search.js";
+import { UserPicker } from "./users.js";
+
+/** @import { App, Shown } from "../core/types.d.ts" */
+
+const FEW = 12; // of a group at first
+const FEWER = 5; // where there are many items
+const MANY = 48;
+
+/** @param {App} app @param {HTMLElement} root */
+export function create(app, root) {
+  const { store, live } = app;
+  const picker = new UserPicker(app);
+  const search = itemSearch(app, { name: "search" });
+  const summary = h("p", { class: "summary" });
+  const bar = h("div", { class: "interests", role: "img" });
+  const groups = h("div", { class: "groups", role: "group", "aria-label": "Your history" });
+  const empty = h("button", { type: "button", class: "text-button", text: "Start empty", on: { click: startEmpty } });
+  const toggle = h("button", { type: "button", class: "text-button history-toggle", "aria-expanded": "false", on: { click: toggleHistory } });
+  /** @type {Set<number | null>} */
+  const opened = new Set();
+
+  root.replaceChildren(
+    h("div", { class: "panel-head" }, h("h2", { text: "You" }), empty),
+    picker.element,
+    h("div", { class: "search-row" }, search.element, h("kbd", { "aria-hidden": "true", text: "/" })),
+    summary,
+    bar,
+    toggle,
+    groups,
+  );
+
+  function startEmpty() {
+    store.step({ user: null, history: [], moves: [] });
+    app.toast("Your history is empty", { undo: store.undo });
+    search.input.value = "";
+  }
+
+  function toggleHistory() {
+    const isOpen = root.classList.toggle("is-open");
+    toggle.setAttribute("aria-expanded", String(isOpen));
+    toggle.textContent = isOpen ? "Hide history" : "Show history";
+  }
+
+  function draw() {
+    const items = live.historyItems;
+    if (items === null) return;
+    picker.draw();
+    empty.hidden = items.length === 0;
+    toggle.hidden = items.length === 0;
+    toggle.textContent = root.classList.contains("is-open") ? "Hide history" : "Show history";
+    const strange = items.filter((item) => item.isUnknown).length;
+    summary.textContent = items.length
+      ? `${count(items.length, "item")} in the history${strange ? `, ${number(strange)} unknown to the model` : ""}`
+      : "Nothing here yet. Search, or click something you like.";
+    drawInterests(items);
+    const focused = document.activeElement instanceof HTMLElement && groups.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
+    groups.replaceChildren(...grouped(items));
+    if (focused) /** @type {HTMLElement} */ (groups.querySelector(`[data-focus="${CSS.escape(focused)}"]`) ?? search.input).focus();
+  }
+
+  /** @param {Shown[]} items */
+  function drawInterests(items) {
+    const places = items.length ? (live.encoded?.concepts ?? []) : [];
+    const shares = places.filter((place) => place.share >= 0.005).sort((one, other) => other.share - one.share);
+    bar.hidden = !app.card.has_concepts;
+    bar.setAttribute(
+      "aria-label",
+      shares.length ? `Interests: ${shares.map((place) => `${app.label(place.concept)} ${percent(place.share)}`).join(", ")}` : "No interests yet",
+    );
+    bar.replaceChildren(
+      ...shares.map(({ concept, share }) =>
+        h("span", { class: "interest", title: `${app.label(concept)}: ${percent(share)}`, style: { "--c": conceptColour(concept), flexGrow: share } })),
+    );
+  }
+
+  /** @param {Shown[]} items */
+  function grouped(items) {
+    /** @type {Map<number | null, Shown[]>} */
+    const byConcept = new Map();
+    for (const item of items) byConcept.set(item.concept ?? null, [...(byConcept.get(item.concept ?? null) ?? []), item]);
+    /** @type {Map<number | null, number>} */
+    const shareOf = new Map((live.encoded?.concepts ?? []).map((place) => [place.concept, place.share]));
+    const order = [...byConcept].sort(([k, some], [j, others]) => (shareOf.get(j) ?? 0) - (shareOf.get(k) ?? 0) || others.length - some.length);
+    const few = items.length > MANY ? FEWER : FEW;
+    return order.map(([concept, some]) => group(concept, some, shareOf.get(concept), few));
+  }
+
+  /** @param {number | null} concept @param {Shown[]} items @param {number | undefined} share @param {number} few */
+  function group(concept, items, share, few) {
+    const isOpen = opened.has(concept) || items.length <= few + 1;
+    const shown = isOpen ? items : items.slice(0, few);
+    const label = concept === null ? (app.card.has_concepts ? "Unknown" : null) : app.label(concept);
+    return h(
+      "section",
+      { class: "group" },
+      label &&
+        h(
+          "h3",
+          { class: "group-head" },
+          h("span", { class: "dot", style: { "--c": conceptColour(concept) } }),
+          h("span", { class: "group-name", text: label }),
+          h("span", { class: "group-share", text: share === undefined ? number(items.length) : percent(share) }),
+        ),
+      h(
+        "ul",
+        { class: app.card.has_pictures ? "chips pictures" : "chips" },
+        shown.map(chip),
+        !isOpen &&
+          h(
+            "li",
+            {},
+            h("button", {
+              type: "button", class: "chip-more", text: `+ ${items.length - shown.length} more`, "data-focus": `more-${concept}`,
+              on: { click: () => (opened.add(concept), draw()) },
+            }),
+          ),
+      ),
+    );
+  }
+
+  /** @param {Shown} item */
+  function chip(item) {
+    const title = titleOf(item);
+    return h(
+      "li",
+      { class: item.isUnknown ? "chip is-unknown" : "chip", "data-id": item.id },
+      h(
+        "button",
+        {
+          type: "button", class: "chip-open", title, "aria-label": title, "data-focus": `open-${item.id}`, disabled: item.isUnknown,
+          on: { click: () => app.openItem(item.id) },
+        },
+        app.card.has_pictures ? thumb(item, { size: 48 }) : h("span", { class: "chip-title", dir: "auto", text: title }),
+      ),
+      iconButton("close", `Remove ${title}`, () => app.removeFromHistory(item.id), { class: "chip-remove", "data-focus": `remove-${item.id}` }),
+    );
+  }
+
+  live.subscribe((parts) => {
+    if (parts.includes("historyItems") || parts.includes("encoded")) draw();
+  });
+  addEventListener("macrid:card", draw);
+  draw();
+}

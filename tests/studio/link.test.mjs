@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { read, write } from "../../src/macrid/serving/static/core/link.js";
+
+/** @import { State } from "../../src/macrid/serving/static/core/types.d.ts" */
+
+/** @type {State} */
+const FULL = {
+  view: "map",
+  user: null,
+  history: ["a/b?c=d#e", "ü & ü", "12"],
+  moves: [{ concept: 2, dimension: 3, to: -0.25, axis: "0f3a", name: "size: small & large", concept_name: "bags" }, { concept: 1, share: 0.6, concept_name: "belts: all" }, { concept: 0, dimension: 11, to: 1e-5 }],
+  run: "autumn",
+  concept: 2,
+  list: "concept",
+  walk: { item: "x+y", dimension: 4 },
+  by: "price",
+};
+
+test("a link reproduces the whole state", () => {
+  assert.deepEqual(read(write(FULL)), FULL);
+  const known = { ...FULL, user: "test-5", history: [] };
+  assert.deepEqual(read(write(known)), known);
+});
+
+test("an empty query is the state of a first visit, and has an empty query", () => {
+  assert.equal(write(read("")), "");
+  assert.equal(read("").view, "picks");
+});
+
+test("a link names the run that is served, or the one that its moves were made with", () => {
+  const here = { ...FULL, run: null };
+  assert.equal(read(write(here, "winter")).run, "winter");
+  assert.equal(read(write(FULL, "winter")).run, "autumn");
+  assert.equal(write({ ...here, moves: [] }, "winter").includes("run="), false);
+});
+
+test("links without axes and runs still open", () => {
+  const { moves, run } = read("?user=u&move=2.3:0.4&share=1:0.6");
+  assert.deepEqual(moves, [{ concept: 2, dimension: 3, to: 0.4 }, { concept: 1, share: 0.6 }]);
+  assert.equal(run, null);
+});
+
+for (const query of ["?move=2.3:x", "?move=2:0.4", "?move=2.3:1..2", "?move=2.3:0.4:a b", "?share=1.5", "?share=1:-", "?move=", "?share="]) {
+  test(`a move that cannot be read is none: ${query}`, () => assert.deepEqual(read(query).moves, []));
+}
+
+test("values that do not exist become the usual ones", () => {
+  const { view, list, concept, walk } = read("?view=cellar&list=mine&concept=-1&along=x");
+  assert.deepEqual([view, list, concept, walk.dimension], ["picks", "overall", null, null]);
+  assert.equal(read("?list=concept").list, "overall", "there is no list of a concept without the concept");
+  assert.equal(read("?share=0:7").moves[0].share, 1);
+});

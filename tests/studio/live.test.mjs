@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Store } from "../../src/macrid/serving/static/core/store.js";
+import { address, service } from "./fakes.mjs";
+
+/** @import { Model } from "../../src/macrid/serving/static/core/types.d.ts" */
+
+const CARD = /** @type {Model} */ (/** @type {unknown} */ ({
+  run: "winter", items: 500, has_concepts: true, limits: { n: 100 }, concepts: [{ concept: 0 }, { concept: 1 }],
+}));
+const to = (/** @type {number} */ value) => [{ concept: 1, dimension: 2, to: value }];
+const rows = () => ({ concepts: [{ concept: 1, items: [{ id: "b", score: 0 }] }, { concept: 0, items: [{ id: "a", score: 0 }] }] });
+
+/** A page that shows somebody's first list. */
+async function opened(search = "?user=u", first = /** @type {() => object} */ (() => ({}))) {
+  const asked = service();
+  const { Live } = await import("../../src/macrid/serving/static/core/live.js");
+  const store = new Store(address(search));
+  const live = new Live(store);
+  live.know(CARD);
+  live.meet();
+  await asked.answer(first);
+  asked.sent.length = 0;
+  return { store, live, ...asked };
+}
+
+test("a drag has one request under way, about the concept shown, and then the newest", async () => {
+  const { store, live, sent, answer } = await opened();
+  for (const value of [0.1, 0.2, 0.3]) store.drag({ moves: to(value), concept: 1, list: "concept" });
+  assert.deepEqual(sent.map(({ moves, concept }) => [moves, concept]), [[to(0.1), 1]]);
+  await answer();
+  await answer();
+  assert.deepEqual(sent.map(({ moves }) => moves), [to(0.1), to(0.3)]);
+  assert.equal(live.isBusy, false);
+  store.step({ moves: to(0.3) });
+  assert.equal(sent.length, 2, "letting go asks for nothing that is there already");
+});
+
+test("no drag asks for a list of every concept; letting go does", async () => {
+  const { store, live, sent, answer } = await opened("?user=u&list=concepts", rows);
+  assert.deepEqual(live.lists?.map(({ concept }) => concept), [1, 0]);
+  store.drag({ moves: to(0.1), concept: 1 });
+  await answer(() => ({ items: [{ id: "c", score: 0 }] }));
+  assert.deepEqual(live.lists?.map(({ items }) => items[0].id), ["c", "a"]);
+  store.drag({ moves: [...to(0.1), { concept: 0, share: 1 }] });
+  await answer(() => ({ shares: [1, 0] }));
+  assert.deepEqual(live.lists?.map(({ items }) => items[0].id), ["c", "a"]);
+  assert.deepEqual(live.shares, [1, 0]);
+  assert.deepEqual(sent.map(({ concept = null, by_concept = false }) => [concept, by_concept]), [[1, false], [null, false]]);
+  store.step({ moves: to(0.1) });
+  await answer(() => ({ concepts: rows().concepts.reverse() }));
+  assert.equal(sent[2].by_concept, true);
+  assert.deepEqual(live.lists?.map(({ concept }) => concept), [1, 0], "rows stay where they are");
+});
+
+test("badges are those of the service", async () => {
+  const { store, live, answer } = await opened();
+  const moved = { in: [{ id: "b", before: null, after: 1 }], out: [], up: [], down: [] };
+  store.step({ moves: to(0.1) });
+  await answer(() => ({ items: [{ id: "b", score: 0 }], moved }));
+  assert.deepEqual(live.lists, [{ concept: null, items: [{ id: "b", score: 0 }], moved }]);
+});
+
+test("lists of before are asked for once, and only when they are compared", async () => {
+  const { store, live, sent, answer } = await opened("?user=u&concept=1&list=concept&move=1.2:0.3");
+  assert.equal(live.before, null);
+  live.compare(true);
+  await answer();
+  assert.deepEqual(sent, [{ user: "u", n: 24, concept: 1 }]);
+  assert.notEqual(live.before, null);
+  store.step({ moves: to(0.9) });
+  await answer();
+  assert.equal(sent.length, 2);
+});
+
+test("an answer to somebody else's question is dropped", async () => {
+  const { store, live, sent, answer } = await opened();
+  store.step({ moves: to(0.1) });
+  store.step({ user: "v", moves: [] });
+  assert.deepEqual(sent.map(({ user }) => user), ["u", "v"]);
+  await answer(() => ({ items: [{ id: "of u", score: 0 }] }));
+  await answer(() => ({ items: [{ id: "of v", score: 0 }] }));
+  assert.equal(live.lists?.[0].items[0].id, "of v");
+});
+
+test("moves of a link are sent with their run, and what the service made of them is taken over and said", async () => {
+  const warnings = ["1 move could not be carried over"];
+  const carried = [{ concept: 1, dimension: 5, to: 0.3, axis: "0f3a" }];
+  const asked = service();
+  const { Live } = await import("../../src/macrid/serving/static/core/live.js");
+  const store = new Store(address("?user=u&move=1.2:0.3:beef&share=0:0.5&run=autumn"));
+  const live = new Live(store);
+  live.meet();
+  assert.equal(asked.sent[0].run, "autumn");
+  assert.equal(asked.sent[0].moves?.[0].axis, "beef");
+  await asked.answer(() => ({ moves: carried, warnings }));
+  assert.deepEqual(store.get().moves, carried);
+  assert.equal(asked.sent.length, 1, "they were answered already");
+  store.step({ list: "concepts" });
+  await asked.answer(rows);
+  assert.deepEqual(live.warnings, warnings, "said until something else is moved");
+  assert.equal("run" in asked.sent[1], false);
+  store.step({ moves: to(0.9) });
+  await asked.answer(rows);
+  assert.deepEqual(live.warnings, []);
+});

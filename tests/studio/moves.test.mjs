@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { applied, isSame, moveOf, withMove, without } from "../../src/macrid/serving/static/core/moves.js";
+
+const SIZE = { concept: 1, dimension: 2, to: 0.5, axis: "0f3a" };
+const SHARE = { concept: 1, share: 0.6 };
+
+test("a slider has one move, the newest is the last, and its axis stays", () => {
+  assert.deepEqual(withMove([SIZE, SHARE], { concept: 1, dimension: 2, to: 0.7 }), [SHARE, { ...SIZE, to: 0.7 }]);
+  assert.deepEqual(withMove([SIZE, SHARE], { concept: 1, share: 0.1 }), [SIZE, { concept: 1, share: 0.1 }]);
+  assert.deepEqual(withMove([SIZE], { concept: 1, dimension: 3, to: 0 }), [SIZE, { concept: 1, dimension: 3, to: 0 }]);
+});
+
+test("the share of a concept and a knob of it are different sliders", () => {
+  assert.equal(moveOf([SIZE, SHARE], { concept: 1 }), SHARE);
+  assert.deepEqual(without([SIZE, SHARE], { concept: 1, dimension: 2 }), [SHARE]);
+  assert.deepEqual(without([SIZE], { concept: 0, dimension: 2 }), [SIZE]);
+});
+
+test("moves are the same whatever is known about their axes", () => {
+  const { axis, ...plain } = SIZE;
+  assert.equal(isSame([SIZE], [plain]), true);
+  assert.equal(isSame([SIZE, SHARE], [SHARE, SIZE]), false);
+  assert.equal(isSame([SIZE], [{ ...SIZE, to: 0.51 }]), false);
+  assert.equal(axis, "0f3a");
+});
+
+test("the moves of an answer are those that were applied", () => {
+  const answer = { unknown: [], items: [], moves: [{ ...SIZE, by: null }, { ...SHARE, axis: null }, { towards: "year", amount: 1 }] };
+  assert.deepEqual(applied(answer, []), [SIZE, SHARE]);
+  assert.deepEqual(applied({ unknown: [], items: [], moves: [] }, [SIZE]), []);
+  assert.deepEqual(applied({ unknown: [], items: [] }, [SIZE]), [SIZE]);
+});

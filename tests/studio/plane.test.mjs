@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Room, conceptNames } from "../../src/macrid/serving/static/map/labels.js";
+import { Camera, Points } from "../../src/macrid/serving/static/map/plane.js";
+import { MapState } from "../../src/macrid/serving/static/map/state.js";
+
+// The same numbers every time: a linear congruential generator.
+function* random(seed = 1) {
+  for (;;) yield (seed = (seed * 48271) % 2147483647) / 2147483647;
+}
+const draw = random();
+const next = () => /** @type {number} */ (draw.next().value);
+const cloud = new Points(Array.from({ length: 500 }, next), Array.from({ length: 500 }, next));
+
+test("the nearest point is the nearest, or none within reach", () => {
+  for (let trial = 0; trial < 200; trial += 1) {
+    const [x, y, reach] = [1.4 * next() - 0.2, 1.4 * next() - 0.2, 0.2 * next()];
+    const away = [...cloud.x].map((px, i) => Math.hypot(px - x, cloud.y[i] - y));
+    const least = Math.min(...away);
+    const found = cloud.nearest(x, y, reach);
+    assert.equal(found === -1 ? null : away[found], least <= reach ? least : null);
+  }
+  assert.equal(new Points([], []).nearest(0, 0, 1), -1);
+});
+
+test("a lasso takes what is inside, of a shape with a notch too", () => {
+  const points = new Points([1, 5, 9, 5], [1, 1, 1, 8]);
+  assert.deepEqual(points.inside([[0, 0], [10, 0], [10, 10], [6, 10], [5, 2], [4, 10], [0, 10]]), [0, 1, 2]);
+});
+
+test("a camera that fits shows everything, and what is under a zoom stays there", () => {
+  const camera = Object.assign(new Camera(), { width: 800, height: 300 });
+  Object.assign(camera, camera.fit(cloud.box));
+  for (let i = 0; i < cloud.n; i += 1) {
+    const [x, y] = camera.screen(cloud.x[i], cloud.y[i]);
+    assert.ok(x > 0 && x < 800 && y > 0 && y < 300);
+  }
+  const before = camera.world(200, 100);
+  camera.zoom(3, 200, 100);
+  const after = camera.world(200, 100);
+  assert.ok(Math.hypot(after[0] - before[0], after[1] - before[1]) < 1e-9);
+  assert.ok(Math.abs(camera.closeness - 3) < 1e-9);
+});
+
+test("names are at their concepts, the largest first, and never overlap", () => {
+  const points = new Points([0, 1, 2, 100, 101], [0, 1, 2, 50, 50]);
+  const [first, second] = conceptNames([7, 7, 7, 3, 3], points);
+  assert.deepEqual([first, second.concept], [{ concept: 7, x: 1, y: 1 }, 3]);
+  const room = new Room(100, 100);
+  const box = { left: 10, top: 10, width: 40, height: 20 };
+  assert.equal(room.place([box]), box);
+  assert.equal(room.place([{ ...box, left: 40 }]), undefined);
+  assert.deepEqual(room.place([{ ...box, left: 40 }, { ...box, top: 40 }]), { ...box, top: 40 });
+  assert.equal(room.isFree({ ...box, left: 70 }), false, "beyond the edge");
+});
+
+test("a map that is computed moves the same items; another one forgets what was chosen", () => {
+  const state = new MapState();
+  const map = { state: /** @type {const} */ ("computing"), id: ["a", "b"], concept: [0, 1], x: [0, 1], y: [0, 1] };
+  const { next: points, isSame } = state.take(map);
+  state.settle(points);
+  assert.equal(isSame, false);
+  state.picked = 1;
+  assert.deepEqual([state.take({ ...map, x: [0, 2] }).isMoved, state.picked], [true, 1]);
+  state.take({ ...map, id: ["b", "c"] });
+  assert.deepEqual([state.picked, state.placesOf(["a", "b", "c"])], [-1, [0, 1]]);
+});

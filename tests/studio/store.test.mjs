@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Store } from "../../src/macrid/serving/static/core/store.js";
+import { address } from "./fakes.mjs";
+
+const MOVE = { concept: 1, dimension: 2, to: 0.5 };
+const to = (/** @type {number} */ value) => [{ ...MOVE, to: value }];
+
+test("the back button and undo take back one step each", () => {
+  const page = address("?user=u");
+  const store = new Store(page);
+  store.step({ moves: to(0.1) });
+  store.step({ moves: to(0.2) });
+  page.back();
+  assert.deepEqual(store.get().moves, to(0.1));
+  page.back();
+  assert.deepEqual(store.get().moves, []);
+  assert.equal(store.get().user, "u");
+  store.step({ moves: to(0.3) });
+  store.undo();
+  assert.deepEqual(store.get().moves, []);
+});
+
+test("a drag is one step, from where it began to where it ended", () => {
+  const page = address();
+  const store = new Store(page);
+  for (const value of [0.1, 0.2, 0.3]) store.drag({ moves: to(value) });
+  assert.equal(store.isDragging, true);
+  assert.equal(page.entries.length, 1);
+  store.step({ moves: to(0.3) });
+  assert.equal(store.isDragging, false);
+  assert.equal(page.entries.length, 2);
+  store.undo();
+  assert.deepEqual(store.get().moves, []);
+  assert.equal(store.canUndo, false);
+});
+
+test("presses of a key on one knob, one soon after the other, are one step", () => {
+  const page = address();
+  const store = new Store(page);
+  for (const value of [0.1, 0.2, 0.3]) store.step({ moves: to(value) }, "knob-1-2");
+  store.step({ moves: [...to(0.3), { concept: 0, share: 1 }] }, "share-0");
+  assert.equal(page.entries.length, 3);
+  store.undo();
+  assert.deepEqual(store.get().moves, to(0.3));
+  store.undo();
+  assert.deepEqual(store.get().moves, []);
+});
+
+test("what is looked at is no step to undo", () => {
+  const store = new Store(address());
+  store.step({ view: "map", by: "price", concept: 3 });
+  assert.equal(store.canUndo, false);
+});
+
+test("listeners hear what has changed, and of every step", () => {
+  const store = new Store(address());
+  /** @type {string[][]} */
+  const heard = [];
+  store.subscribe((_, changed) => heard.push(changed));
+  store.drag({ moves: to(0.1), concept: 1 });
+  store.drag({ moves: to(0.1) });
+  store.step({ moves: to(0.1) });
+  assert.deepEqual(heard, [["moves", "concept"], []]);
+});
+
+test("moves that the service carried over are no step, belong to this run, and reach the address", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const page = address("?user=u&move=1.2:0.5&run=autumn");
+  const store = new Store(page);
+  store.run = "winter";
+  assert.equal(store.get().run, "autumn");
+  store.carryOver([{ ...MOVE, dimension: 7, axis: "0f3a" }]);
+  assert.equal(store.get().run, null);
+  assert.equal(store.canUndo, false);
+  t.mock.timers.tick(1_000);
+  assert.equal(page.search, "?user=u&move=1.7%3A0.5%3A0f3a&run=winter");
+  store.step({ moves: [] });
+  store.undo();
+  assert.equal(store.get().moves[0].dimension, 7);
+});
