@@ -184,7 +184,7 @@ class Events(NamedTuple):
         if not keep.any():
             raise DataError(
                 f"{self.report.source}: all {len(keep):,} ratings are below min_rating {min_rating:g};"
-                f" the highest is {self.ratings.max():g}, lower the threshold"
+                f" the highest is {self.ratings.max():g}; lower the threshold"
             )
         report = replace(self.report, min_rating=min_rating, below_min_rating=int((~keep).sum()))
         return Events(self.rows[keep], self.columns[keep], self.users, self.items, report, has_ratings=True)
