@@ -91,7 +91,6 @@ class Card:
 
     def dimensions(self, concept: int) -> list[dict[str, Any]]:
         """All dimensions of a concept, best evidence first."""
-        self.check(concept)
         return [self.dimension(entry) for entry in self._best_first(concept)]
 
     def dimension(self, entry: DimensionName) -> dict[str, Any]:

@@ -110,13 +110,6 @@ class Hosted:
         positions = items.positions(distinct)
         return positions[positions >= 0], [value for value, at in zip(distinct, positions, strict=True) if at < 0]
 
-    def known(self, history: Sequence[Id]) -> tuple[np.ndarray, list[Id]]:
-        """As `positions`, but a history with unknown items only is an error."""
-        positions, unknown = self.positions(history)
-        if unknown and not len(positions):
-            raise RequestError(f"the history has no known item: {self.unknown(unknown)}")
-        return positions, unknown
-
     def all_known(self, ids: Iterable[Id], what: str) -> np.ndarray:
         positions, unknown = self.positions(ids)
         if unknown:
@@ -131,17 +124,16 @@ class Hosted:
         return int(positions[0])
 
     def unknown(self, ids: Sequence[Id]) -> str:
+        """The message about unknown ids."""
         shown = ", ".join(repr(str(value)[:80]) for value in ids[:5]) + (" …" if len(ids) > 5 else "")
         return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model.id_hint()}"
-
-    def title(self, position: int) -> str | None:
-        return None if self.titles is None else self.titles[position]
 
     def ref(self, position: int) -> dict[str, Any]:
         """Id, title and concept of an item; cached, do not change it."""
         ref = self._refs.get(position)
         if ref is None:
-            ref = {"id": str(self.model.items[position]), "title": self.title(position), "concept": None}
+            title = None if self.titles is None else self.titles[position]
+            ref = {"id": str(self.model.items[position]), "title": title, "concept": None}
             if self.space is not None:
                 ref["concept"] = concept = int(self.space.concept_of[position])
                 ref["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)

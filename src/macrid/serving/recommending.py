@@ -44,7 +44,9 @@ def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, us
         assert user is not None
         return Person(hosted.users.history(user), [], hosted.users.seen(user))
     check_length(service, history, "history")
-    known, unknown = hosted.known(history)
+    known, unknown = hosted.positions(history)
+    if unknown and not len(known):
+        raise RequestError(f"the history has no known item: {hosted.unknown(unknown)}")
     return Person(known, unknown, known)
 
 

@@ -185,16 +185,12 @@ class TraverseRequest(Wire):
 
 
 class ItemsRequest(Wire):
-    """Items to return."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
 
     ids: Ids
 
 
 class ConceptRename(Wire):
-    """A new name for a concept."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "handbags"}]})
 
     name: str
@@ -211,8 +207,6 @@ class DimensionRename(Wire):
 
 
 class ReloadRequest(Wire):
-    """The run to load."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
 
     run: Annotated[str, StringConstraints(max_length=255)] | None = None
@@ -223,8 +217,6 @@ class ReloadRequest(Wire):
 
 
 class ItemRef(Wire):
-    """An item."""
-
     id: str
     title: str | None = None
 
@@ -287,8 +279,6 @@ class Effect(Wire):
 
 
 class ConceptItems(Wire):
-    """The best items of one concept."""
-
     concept: int
     items: list[Scored]
     moved: Moved | None = None
@@ -354,8 +344,6 @@ class Similar(Wire):
 
 
 class Stop(ItemRef):
-    """One item of a walk."""
-
     value: float
     """Its coordinate."""
     start: bool

@@ -20,8 +20,6 @@ class Found(ItemRef):
 
 
 class ItemPage(Wire):
-    """A page of search results, best first."""
-
     total: int
     offset: int
     items: list[Found]
@@ -35,8 +33,6 @@ class ItemList(Wire):
 
 
 class Item(ItemRef):
-    """Everything known about an item."""
-
     concept: int | None
     concept_share: float | None
     concepts: list[float] | None
@@ -49,8 +45,6 @@ class Item(ItemRef):
 
 
 class User(Wire):
-    """A known user."""
-
     id: str
     items: int
     """Number of items in the history."""
@@ -63,8 +57,6 @@ class UserPage(Wire):
 
 
 class UserHistory(Wire):
-    """The history of a known user."""
-
     id: str
     history: list[Found]
 
@@ -131,15 +123,11 @@ class Concept(Wire):
 
 
 class Attribute(Wire):
-    """A column of the items table."""
-
     name: str
     kind: Literal["number", "category"]
 
 
 class Limits(Wire):
-    """Limits per request."""
-
     n: int
     history: int
     batch: int
@@ -149,8 +137,6 @@ class Limits(Wire):
 
 
 class Model(Wire):
-    """The model card."""
-
     run: str
     """Folder name."""
     run_id: str
@@ -182,8 +168,6 @@ class Model(Wire):
 
 
 class Dimensions(Wire):
-    """All dimensions of a concept."""
-
     concept: int
     dimensions: list[Dimension]
 
@@ -227,8 +211,6 @@ class Report(Wire):
 
 
 class Reloaded(Wire):
-    """The run now served."""
-
     run: str
     digest: str
 

@@ -87,13 +87,10 @@ class Service:
             except Exception as error:
                 self.metrics.reloaded("failed")
                 log.error("reload failed, still serving the old run: %s", error, exc_info=not _is_readable(error))
-                why = (
-                    str(error).replace(f"{path.parent}{os.sep}", "")
-                    if _is_readable(error)
-                    else "see the log of the service"
-                )
-                why = why.replace(f"{path.resolve().parent}{os.sep}", "")
-                raise RunError(f"reload failed, still serving the old run: {why}") from error
+                reason = str(error) if _is_readable(error) else "see the log of the service"
+                for folder in (path.parent, path.resolve().parent):
+                    reason = reason.replace(f"{folder}{os.sep}", "")
+                raise RunError(f"reload failed, still serving the old run: {reason}") from error
             before, self.hosted = self.hosted, hosted
             self.metrics.reloaded("swapped")
             self._take(hosted)
@@ -128,10 +125,9 @@ class Service:
 
     def beside(self, name: str) -> Path:
         """A run in the same folder as the current one."""
-        folder = self.current().resolve().parent
         if name in ("", ".", "..") or Path(name).name != name:
             raise RefusedError(422, f"run: {name[:80]!r} is not the name of a folder beside the current run")
-        return folder / name
+        return self.current().resolve().parent / name
 
     def check_may_edit(self) -> None:
         if not may_edit(self.settings):
