@@ -1,4 +1,4 @@
-"""A headless Chromium, services for it to look at, and what tests ask of a page."""
+"""A headless Chromium, sites for it to visit, and helpers for studio pages."""
 
 import json
 import os
@@ -19,26 +19,26 @@ from macrid.settings import ServingSettings
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL = "apt-get -qq update && apt-get install -y -qq --no-install-recommends chromium"
-SETTLED = 8.0  # seconds within which a page shows what it was asked for, on a machine with other things to do
+SETTLED = 8.0  # seconds for a page to update on a busy machine
 READ = "(cards) => cards.map((card) => card.dataset.id)"
 MOVE = re.compile(r"move=(\d+)\.(\d+)%3A([-.\de]+)")
 READY = "#picks:not([aria-busy])"
 
 
 def chromium():
-    """The program. Where there is none and none can be installed, tests are skipped, but not in CI."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if found is None and getattr(os, "geteuid", lambda: 1)() == 0 and shutil.which("apt-get"):
+    """The browser. If there is none and none can be installed, tests are skipped, or fail in CI."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None and getattr(os, "geteuid", lambda: 1)() == 0 and shutil.which("apt-get"):
         subprocess.run(["sh", "-c", INSTALL], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
-        found = shutil.which("chromium")
-    if found is None:
-        told = f"there is no browser: set CHROMIUM, or have one of {', '.join(PROGRAMS)} in PATH"
-        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
-    return found
+        program = shutil.which("chromium")
+    if program is None:
+        message = f"no browser: set CHROMIUM, or put one of {', '.join(PROGRAMS)} in PATH"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    return program
 
 
 class Site:
-    """A run that is served on a free port, from a thread."""
+    """Serves a run on a free port, in a thread."""
 
     def __init__(self, run, **settings):
         self.run, self._token, self.visitors = run, settings.get("token"), []
@@ -56,7 +56,7 @@ class Site:
         return self
 
     def __exit__(self, *_):
-        for studio in [*self.visitors]:  # who still loads something should not find the door closed
+        for studio in [*self.visitors]:  # so that no page loads from a closed server
             studio.leave()
         self._server.should_exit = True
         self._thread.join()
@@ -72,15 +72,15 @@ class Site:
         headers = {"content-type": "application/json"}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
-        asked = urllib.request.Request(f"{self.address}/v1{path}", body, headers)
-        with urllib.request.urlopen(asked, timeout=20) as got:
-            return json.load(got)
+        request = urllib.request.Request(f"{self.address}/v1{path}", body, headers)
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return json.load(response)
 
     def item(self, id):
         return self.get(f"/items/{quote(id, safe='')}")
 
     def recommended(self, concept=None, **who_and_moves):
-        """Ids that the page is to show: overall, or of one concept."""
+        """Ids that the page should show: overall, or of one concept."""
         return ids(self.post("/recommend", n=24, concept=concept, **who_and_moves)["items"])
 
     def concept(self, label):
@@ -88,21 +88,21 @@ class Site:
 
     def dimension(self, concept, name):
         """(number of the concept, number of the dimension)"""
-        found = self.concept(concept)
-        return found["concept"], next(own["dimension"] for own in found["dimensions"] if own["name"] == name)
+        entry = self.concept(concept)
+        return entry["concept"], next(knob["dimension"] for knob in entry["dimensions"] if knob["name"] == name)
 
 
 class Studio:
-    """A page in a context of its own. Whatever goes wrong on it is kept in `trouble`, also requests to elsewhere."""
+    """A page in its own context. Errors and requests to other sites are recorded in `trouble`."""
 
     def __init__(self, browser, site, query="", *, allow=(), reduced_motion="reduce", script="", **options):
-        """allow: patterns of trouble that a test makes on purpose; script: runs before those of the page."""
-        self.site, self._found, self._allowed = site, [], allow
+        """allow: patterns of trouble that a test causes on purpose; script: runs before the page's own scripts."""
+        self.site, self._trouble, self._allowed = site, [], allow
         options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": reduced_motion, **options}
         self.context = browser.new_context(base_url=site.address, **options)
         self.context.add_init_script(script)
-        self.context.on("console", self._said)
-        self.context.on("weberror", lambda told: self._found.append(str(told.error)))
+        self.context.on("console", self._logged)
+        self.context.on("weberror", lambda event: self._trouble.append(str(event.error)))
         self.context.on("requestfailed", self._failed)
         self.context.on("request", self._requested)
         site.visitors.append(self)
@@ -110,21 +110,21 @@ class Studio:
         self.page.set_default_timeout(1000 * SETTLED)
         self.query = query
 
-    def _said(self, told):
-        if told.type in ("error", "warning"):
-            self._found.append(f"{told.text} ({told.location['url']})")
+    def _logged(self, message):
+        if message.type in ("error", "warning"):
+            self._trouble.append(f"{message.text} ({message.location['url']})")
 
     def _failed(self, request):
-        if "ERR_ABORTED" not in (request.failure or ""):  # by the page itself, which wants something else by now
-            self._found.append(f"{request.url}: {request.failure}")
+        if "ERR_ABORTED" not in (request.failure or ""):  # cancelled by the page itself
+            self._trouble.append(f"{request.url}: {request.failure}")
 
     def _requested(self, request):
         if urlsplit(request.url).hostname != "127.0.0.1" and not request.url.startswith("data:"):
-            self._found.append(f"asked for {request.url}")
+            self._trouble.append(f"requested {request.url}")
 
     @property
     def trouble(self):
-        return [text for text in self._found if not any(re.search(pattern, text) for pattern in self._allowed)]
+        return [text for text in self._trouble if not any(re.search(pattern, text) for pattern in self._allowed)]
 
     def open(self, query=None):
         self.page.goto(f"/{self.query if query is None else query}")
@@ -164,15 +164,15 @@ class Studio:
         self.page.wait_for_selector(f"#view-{name}:not([hidden])")
 
     def shown(self, label="Recommended"):
-        """Ids of the cards, in their order."""
+        """Ids of the cards, in order."""
         return self.list(label).locator(".card").evaluate_all(READ)
 
     def shows(self, expected, label="Recommended"):
-        """Wait until these are the cards."""
+        """Wait for these cards."""
         wait_until(lambda: self.shown(label) == expected, lambda: (self.shown(label), expected))
 
     def badges(self):
-        """Of the cards that have one: {id: "new", "↑ 3" or "↓ 2"}."""
+        """{id: "new", "↑ 3" or "↓ 2"}, for cards with a badge."""
         read = "(cards) => cards.map((card) => [card.dataset.id, card.querySelector('.badge').textContent])"
         return {id: text for id, text in self.list().locator(".card").evaluate_all(read) if text}
 
@@ -183,8 +183,8 @@ class Studio:
         return float(slider.input_value())
 
     def turned(self, slider):
-        """The move of the only knob that is turned, as the address has it."""
-        wait_until(lambda: (found := MOVE.search(self.page.url)) and abs(float(found[3]) - self.value(slider)) < 1e-4)
+        """The only move in the address, once it agrees with the slider."""
+        wait_until(lambda: (move := MOVE.search(self.page.url)) and abs(float(move[3]) - self.value(slider)) < 1e-4)
         concept, dimension, to = MOVE.search(self.page.url).groups()
         return {"concept": int(concept), "dimension": int(dimension), "to": float(to)}
 
@@ -193,8 +193,8 @@ def ids(items):
     return [item["id"] for item in items]
 
 
-def wait_until(fact, told=lambda: "it did not come true in time"):
+def wait_until(fact, message=lambda: "timed out"):
     begin = time.monotonic()
     while not fact():
-        assert time.monotonic() - begin < SETTLED, told()
+        assert time.monotonic() - begin < SETTLED, message()
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A run of a shop that is trained well enough to have names, and the app around it."""
+"""A shop run, trained well enough to have names, and its app."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from macrid import runs
 
 @pytest.fixture(scope="session")
 def shop_run(tmp_path_factory):
-    """A run with names and held-out users: do not change it."""
+    """A run with names and held-out users; do not change it."""
     import macrid
     from macrid.data.shop import generate
 
@@ -39,7 +39,7 @@ def own_run(shop_run, tmp_path):
 
 @pytest.fixture(scope="session")
 def popularity_run(trained, tmp_path_factory):
-    """A model without concepts, of integer ids without titles."""
+    """A model without concepts, with integer ids and no titles."""
     import macrid
 
     model = macrid.Popularity().fit(trained[1].train.matrix)
@@ -50,7 +50,7 @@ def popularity_run(trained, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def client_of():
-    """A function from a run and settings to a client of its app, closed at the end."""
+    """A function that makes a client for a run and settings, closed at the end."""
     from contextlib import ExitStack
 
     from starlette.testclient import TestClient
@@ -70,20 +70,20 @@ def client_of():
 
 @pytest.fixture(scope="session")
 def client(client_of, shop_run):
-    """Of the shop; it changes nothing in the run."""
+    """A read-only client of the shop."""
     return client_of(shop_run, edits="no")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Of one module: while it is open this thread has an event loop that runs, and tests cannot run another one."""
+    """Per module: while it is open, its event loop runs in this thread and tests cannot run another."""
     from playwright.sync_api import sync_playwright
 
     from tests.serving.browser import chromium
 
     program = chromium()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", "/tmp")  # the path of a socket may have a hundred characters, and Chromium makes one
+        patch.setenv("TMPDIR", "/tmp")  # Chromium makes a socket, whose path is limited to about 100 characters
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
             yield opened
@@ -92,7 +92,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def shop_site(shop_run):
-    """Of the shop; it changes no name. Map and report are begun, so that they are there when they are looked at."""
+    """The shop without renaming. Starts map and report, so that they are ready when needed."""
     from tests.serving.browser import Site
 
     with Site(shop_run, edits="no") as site:
@@ -103,7 +103,7 @@ def shop_site(shop_run):
 
 @pytest.fixture
 def visit(browser):
-    """A function from a site and a query to an open `Studio`; at the end nothing may have gone wrong on any of them."""
+    """A function that opens a `Studio` for a site and a query; checks at the end that no page had errors."""
     from tests.serving.browser import Studio
 
     opened = []

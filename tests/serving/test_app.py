@@ -1,4 +1,4 @@
-"""What every address answers, against what the library says."""
+"""Every endpoint, compared with the library."""
 
 import json
 from urllib.parse import quote
@@ -21,11 +21,11 @@ def ok(answer):
 def problem(answer, status, *words):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    told = schemas_about.Problem.model_validate(answer.json())
-    assert told.status == status
+    content = schemas_about.Problem.model_validate(answer.json())
+    assert content.status == status
     for word in words:
-        assert word in told.detail
-    return told
+        assert word in content.detail
+    return content
 
 
 def history_of(client, user="test-0"):
@@ -34,14 +34,14 @@ def history_of(client, user="test-0"):
 
 def knob(client, concept="bags", dimension="size"):
     card = ok(client.get("/v1/model"))
-    own = next(entry for entry in card["concepts"] if entry["name"] == concept)
-    return next(entry for entry in own["dimensions"] if entry["name"] == dimension)
+    dimensions = next(entry for entry in card["concepts"] if entry["name"] == concept)["dimensions"]
+    return next(entry for entry in dimensions if entry["name"] == dimension)
 
 
 # About
 
 
-def test_the_card_tells_settings_scores_concepts_and_dimensions_with_evidence(client, shop_model):
+def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(client, shop_model):
     card = schemas_about.Model.model_validate(ok(client.get("/v1/model")))
     assert card.settings["dim"] == 24
     assert card.metrics["test"]["metrics"]["ndcg@100"]["mean"] > 0.4
@@ -51,8 +51,8 @@ def test_the_card_tells_settings_scores_concepts_and_dimensions_with_evidence(cl
     bags = next(entry for entry in card.concepts if entry.name == "bags")
     assert bags.evidence[0]["value"] == "bags"
     size = next(entry for entry in bags.dimensions if entry.name == "size")
-    own = space_of(shop_model).range_of(bags.concept)
-    np.testing.assert_allclose(size.range, [end[size.dimension] for end in own], atol=1e-4)
+    ends = space_of(shop_model).range_of(bags.concept)
+    np.testing.assert_allclose(size.range, [end[size.dimension] for end in ends], atol=1e-4)
     assert sum(size.histogram.counts) > 20
     assert size.evidence[0]["attribute"] == "size"
     assert size.examples["low"]
@@ -61,70 +61,72 @@ def test_the_card_tells_settings_scores_concepts_and_dimensions_with_evidence(cl
     assert bags.dimensions[len(strengths)].attribute == "popularity"
 
 
-def test_the_card_does_not_tell_where_files_lie(client):
+def test_the_card_reveals_no_paths(client):
     assert "/somewhere" not in client.get("/v1/model").text
 
 
-def test_all_dimensions_of_a_concept_can_be_asked_for(client):
-    found = schemas_about.Dimensions.model_validate(ok(client.get("/v1/concepts/2/dimensions")))
-    assert sorted(entry.dimension for entry in found.dimensions) == list(range(24))
-    problem(client.get("/v1/concepts/7/dimensions"), 404, "0 to 6")
+def test_a_concept_lists_all_its_dimensions(client):
+    content = schemas_about.Dimensions.model_validate(ok(client.get("/v1/concepts/2/dimensions")))
+    assert sorted(entry.dimension for entry in content.dimensions) == list(range(24))
+    problem(client.get("/v1/concepts/7/dimensions"), 404, "7")
 
 
-def test_the_report_has_scores_and_one_line_an_epoch(client, shop_model):
-    found = schemas_about.Report.model_validate(ok(client.get("/v1/report")))
-    assert [line["epoch"] for line in found.log] == [epoch.epoch for epoch in shop_model.log]
-    assert found.metrics["test"]["users"] == 60
+def test_the_report_has_scores_and_one_entry_per_epoch(client, shop_model):
+    content = schemas_about.Report.model_validate(ok(client.get("/v1/report")))
+    assert [line["epoch"] for line in content.log] == [epoch.epoch for epoch in shop_model.log]
+    assert content.metrics["test"]["users"] == 60
 
 
-def test_the_map_has_every_item_and_is_rough_until_it_is_worked_out(client, shop_model):
-    found = schemas_about.Map.model_validate(ok(client.get("/v1/map")))
-    assert found.id == [str(item) for item in shop_model.items]
-    assert found.concept == shop_model.concepts_of_items().tolist()
-    assert np.isfinite([found.x, found.y]).all()
-    assert len(set(zip(found.x, found.y, strict=True))) > 400
+def test_the_rough_map_has_every_item(client, shop_model):
+    content = schemas_about.Map.model_validate(ok(client.get("/v1/map")))
+    assert content.id == [str(item) for item in shop_model.items]
+    assert content.concept == shop_model.concepts_of_items().tolist()
+    assert np.isfinite([content.x, content.y]).all()
+    assert len(set(zip(content.x, content.y, strict=True))) > 400
 
 
-def test_of_very_many_items_the_most_popular_are_on_the_map(client_of, shop_run, shop_model, monkeypatch):
+def test_a_large_catalogue_has_its_most_popular_items_on_the_map(client_of, shop_run, shop_model, monkeypatch):
     monkeypatch.setattr("macrid.serving.hosted.MOST_ON_MAP", 20)
-    own = client_of(shop_run)
-    found = ok(own.get("/v1/map"))
+    client = client_of(shop_run)
+    content = ok(client.get("/v1/map"))
     known = dict(zip(shop_model.items, shop_model.popularity.tolist(), strict=True))
-    assert len(found["x"]) == len(found["concept"]) == 20
-    assert sorted(known[item] for item in found["id"]) == sorted(known.values())[-20:]
-    assert ok(own.get("/v1/map/values", params={"by": "popularity"}))["values"] == [known[item] for item in found["id"]]
+    assert len(content["x"]) == len(content["concept"]) == 20
+    assert sorted(known[item] for item in content["id"]) == sorted(known.values())[-20:]
+    assert ok(client.get("/v1/map/values", params={"by": "popularity"}))["values"] == [
+        known[item] for item in content["id"]
+    ]
 
 
-def test_values_of_an_attribute_come_in_the_order_of_the_map(client, shop_model):
+def test_attribute_values_are_in_map_order(client, shop_model):
     price = ok(client.get("/v1/map/values", params={"by": "price"}))
     np.testing.assert_allclose(price["values"], shop_model.table.column("price").to_numpy())
-    found = ok(client.get("/v1/map/values", params={"by": "category"}))
-    labelled = [found["labels"][int(value)] for value in found["values"]]
+    content = ok(client.get("/v1/map/values", params={"by": "category"}))
+    labelled = [content["labels"][int(value)] for value in content["values"]]
     assert labelled == shop_model.table.column("category").to_pylist()
     heel = ok(client.get("/v1/map/values", params={"by": "heel"}))["values"]
     assert heel.count(None) == shop_model.table.column("heel").null_count
-    problem(client.get("/v1/map/values", params={"by": "taste"}), 404, "price")
+    problem(client.get("/v1/map/values", params={"by": "taste"}), 404, "taste")
 
 
 # Items and users
 
 
-def test_items_are_found_by_words_with_typing_mistakes_page_by_page(client):
-    found = ok(client.get("/v1/items", params={"q": "lether bag", "limit": 5}))
-    assert found["total"] > 5
-    assert all("leather" in item["title"] for item in found["items"])
+def test_search_tolerates_typos_and_is_paged(client):
+    content = ok(client.get("/v1/items", params={"q": "lether bag", "limit": 5}))
+    assert content["total"] > 5
+    assert all("leather" in item["title"] for item in content["items"])
     rest = ok(client.get("/v1/items", params={"q": "lether bag", "limit": 100, "offset": 5}))
-    assert len(rest["items"]) == found["total"] - 5
-    assert not {item["id"] for item in found["items"]} & {item["id"] for item in rest["items"]}
-    own = ok(client.get("/v1/items", params={"concept": 3, "limit": 100}))
-    assert {item["concept"] for item in own["items"]} == {3}
+    assert len(rest["items"]) == content["total"] - 5
+    assert not {item["id"] for item in content["items"]} & {item["id"] for item in rest["items"]}
+    members = ok(client.get("/v1/items", params={"concept": 3, "limit": 100}))
+    assert {item["concept"] for item in members["items"]} == {3}
 
 
-def test_many_items_are_had_by_their_ids(client):
-    found = ok(client.post("/v1/items", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
-    assert [item["id"] for item in found["items"]] == ["mug-0003", "bag-0007"]
-    assert found["items"][1]["title"] == ok(client.get("/v1/items/bag-0007"))["title"]
-    assert found["unknown"] == ["gone"]
+def test_items_are_returned_by_id_without_duplicates(client):
+    content = ok(client.post("/v1/items", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
+    assert [item["id"] for item in content["items"]] == ["mug-0003", "bag-0007"]
+    assert content["items"][1]["title"] == ok(client.get("/v1/items/bag-0007"))["title"]
+    assert content["unknown"] == ["gone"]
 
 
 def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
@@ -142,132 +144,131 @@ def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
 
 
 def test_known_users_are_listed_and_have_histories(client, shop_run):
-    found = ok(client.get("/v1/users", params={"q": "validation", "limit": 2, "offset": 1}))
-    assert [user["id"] for user in found["users"]] == ["validation-1", "validation-2"]
-    assert found["total"] == 60
+    content = ok(client.get("/v1/users", params={"q": "validation", "limit": 2, "offset": 1}))
+    assert [user["id"] for user in content["users"]] == ["validation-1", "validation-2"]
+    assert content["total"] == 60
     history = runs.read_heldout(shop_run, "validation").history
-    assert found["users"][0]["items"] == history.indptr[2] - history.indptr[1]
-    assert len(history_of(client, "validation-1")) == found["users"][0]["items"]
+    assert content["users"][0]["items"] == history.indptr[2] - history.indptr[1]
+    assert len(history_of(client, "validation-1")) == content["users"][0]["items"]
 
 
-def test_similar_items_are_those_of_the_library(client, shop_model):
-    found = schemas.Similar.model_validate(ok(client.get("/v1/similar", params={"item": "mug-0003", "n": 4})))
-    assert [item.id for item in found.items] == shop_model.similar_items("mug-0003", 4).ids
+def test_similar_items_match_the_library(client, shop_model):
+    content = schemas.Similar.model_validate(ok(client.get("/v1/similar", params={"item": "mug-0003", "n": 4})))
+    assert [item.id for item in content.items] == shop_model.similar_items("mug-0003", 4).ids
 
 
 # Recommending
 
 
-def test_recommendations_are_those_of_the_library(client, shop_model):
+def test_recommendations_match_the_library(client, shop_model):
     history = history_of(client)
-    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json={"history": history, "n": 12})))
+    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json={"history": history, "n": 12})))
     expected = shop_model.recommend(history, 12)
-    assert [item.id for item in found.items] == expected.ids
-    np.testing.assert_allclose([item.score for item in found.items], [item.score for item in expected], rtol=1e-4)
-    assert [(item.title, item.concept) for item in found.items] == [(item.title, item.concept) for item in expected]
+    assert [item.id for item in content.items] == expected.ids
+    np.testing.assert_allclose([item.score for item in content.items], [item.score for item in expected], rtol=1e-4)
+    assert [(item.title, item.concept) for item in content.items] == [(item.title, item.concept) for item in expected]
     by_user = ok(client.post("/v1/recommend", json={"user": "test-0", "n": 12}))
     assert [item["id"] for item in by_user["items"]] == expected.ids
 
 
-def test_include_and_exclude_and_seen_items_rule_what_is_chosen(client, shop_model):
+def test_include_exclude_and_exclude_seen_restrict_the_list(client, shop_model):
     history, among = history_of(client), [f"bag-{number:04d}" for number in range(1, 40)]
-    asked = {"history": history, "n": 8, "include": among, "exclude": [*among[:20], "gone"], "exclude_seen": False}
-    found = ok(client.post("/v1/recommend", json=asked))
+    request = {"history": history, "n": 8, "include": among, "exclude": [*among[:20], "gone"], "exclude_seen": False}
+    content = ok(client.post("/v1/recommend", json=request))
     expected = shop_model.recommend(history, 8, exclude_seen=False, include=among[20:])
-    assert [item["id"] for item in found["items"]] == expected.ids
+    assert [item["id"] for item in content["items"]] == expected.ids
 
 
-def test_unknown_items_are_named_and_left_aside(client, shop_model):
-    found = ok(client.post("/v1/recommend", json={"history": ["bag-0001", "gone", 17], "n": 3}))
-    assert found["unknown"] == ["gone", "17"]
-    assert [item["id"] for item in found["items"]] == shop_model.recommend(["bag-0001"], 3).ids
+def test_unknown_items_are_reported_and_ignored(client, shop_model):
+    content = ok(client.post("/v1/recommend", json={"history": ["bag-0001", "gone", 17], "n": 3}))
+    assert content["unknown"] == ["gone", "17"]
+    assert [item["id"] for item in content["items"]] == shop_model.recommend(["bag-0001"], 3).ids
 
 
-def test_moves_give_what_steer_gives_and_tell_what_changed(client, shop_model):
+def test_moves_match_steer_and_report_what_changed(client, shop_model):
     history = history_of(client)
     moves = [{"concept": "bags", "dimension": "size", "to": 0.25}, {"concept": "bags", "share": 0.7}]
-    asked = {"history": history, "n": 10, "moves": moves, "before": True}
-    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
+    request = {"history": history, "n": 10, "moves": moves, "before": True}
+    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
     expected = macrid.steer(shop_model, history, moves=moves, n=10)
-    assert [item.id for item in found.items] == expected.ids
-    assert [item.id for item in found.before] == expected.before.ids
-    told = found.moved.model_dump(by_alias=True)
-    assert told == json.loads(json.dumps(expected.as_json()["moved"]))
-    np.testing.assert_allclose(found.shares, expected.shares, atol=1e-5)
-    assert found.effects[0].after == pytest.approx(0.25, abs=1e-4)
-    again = ok(client.post("/v1/recommend", json={**asked, "moves": [m.model_dump() for m in found.moves]}))
+    assert [item.id for item in content.items] == expected.ids
+    assert [item.id for item in content.before] == expected.before.ids
+    assert content.moved.model_dump(by_alias=True) == json.loads(json.dumps(expected.as_json()["moved"]))
+    np.testing.assert_allclose(content.shares, expected.shares, atol=1e-5)
+    assert content.effects[0].after == pytest.approx(0.25, abs=1e-4)
+    again = ok(client.post("/v1/recommend", json={**request, "moves": [m.model_dump() for m in content.moves]}))
     assert [item["id"] for item in again["items"]] == expected.ids
 
 
-def test_moves_towards_an_attribute_and_beyond_what_users_have_are_told_of(client, shop_model):
+def test_a_move_beyond_the_range_of_real_users_gives_a_warning(client, shop_model):
     history = history_of(client)
     move = {"towards": "price", "amount": 5}
-    found = ok(client.post("/v1/recommend", json={"history": history, "n": 5, "moves": [move]}))
-    assert "beyond what real users have" in found["warnings"][0]
+    content = ok(client.post("/v1/recommend", json={"history": history, "n": 5, "moves": [move]}))
+    assert any("price" in warning for warning in content["warnings"])
     with pytest.warns(macrid.errors.RangeWarning):
-        assert [item["id"] for item in found["items"]] == macrid.steer(shop_model, history, moves=[move], n=5).ids
+        assert [item["id"] for item in content["items"]] == macrid.steer(shop_model, history, moves=[move], n=5).ids
 
 
-def test_a_list_for_every_concept_has_its_best_items(client, shop_model):
+def test_by_concept_lists_the_best_items_of_every_concept(client, shop_model):
     history = history_of(client)
-    asked = {"history": history, "n": 6, "by_concept": True}
-    found = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
-    assert sorted(row.concept for row in found.concepts) == list(range(7))
-    shares = [found.shares[row.concept] for row in found.concepts]
+    request = {"history": history, "n": 6, "by_concept": True}
+    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
+    assert sorted(row.concept for row in content.concepts) == list(range(7))
+    shares = [content.shares[row.concept] for row in content.concepts]
     assert shares == sorted(shares, reverse=True)
     concepts = shop_model.concepts_of_items()
-    for row in found.concepts:
-        own = [shop_model.items[int(at)] for at in np.flatnonzero(concepts == row.concept)]
-        assert [item.id for item in row.items] == shop_model.recommend(history, 6, include=own).ids
+    for row in content.concepts:
+        members = [shop_model.items[int(at)] for at in np.flatnonzero(concepts == row.concept)]
+        assert [item.id for item in row.items] == shop_model.recommend(history, 6, include=members).ids
 
 
-def test_a_list_of_one_concept_has_its_best_items_and_is_compared_with_its_own_before(client, shop_model):
+def test_a_list_of_one_concept_has_its_best_items_and_is_compared_with_itself_before_the_moves(client, shop_model):
     history, size = history_of(client), knob(client)
-    asked = {"history": history, "n": 6, "concept": size["concept"]}
+    request = {"history": history, "n": 6, "concept": size["concept"]}
     moves = [{"concept": size["concept"], "dimension": size["dimension"], "to": size["range"][1]}]
-    plain = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=asked)))
+    plain = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
     rows = ok(client.post("/v1/recommend", json={"history": history, "n": 6, "by_concept": True, "moves": moves}))
-    own = next(row for row in rows["concepts"] if row["concept"] == size["concept"])
+    row = next(row for row in rows["concepts"] if row["concept"] == size["concept"])
     bags = [item for item, k in zip(shop_model.items, shop_model.concepts_of_items(), strict=True)
             if k == size["concept"]]  # fmt: skip
     assert [item.id for item in plain.items] == shop_model.recommend(history, 6, include=bags).ids
     assert plain.moved is None
-    for _ in range(2):  # ranked, then known
-        found = ok(client.post("/v1/recommend", json={**asked, "moves": moves, "before": True}))
-        assert found["items"] == own["items"]
-        assert [item["id"] for item in found["before"]] == [item.id for item in plain.items]
-        assert found["moved"] == own["moved"]
-        assert len(found["moved"]["in"]) == len(found["moved"]["out"]) > 0
-        assert "concepts" not in found
-    everything = ok(client.post("/v1/recommend", json={**asked, "n": 400}))["items"]
+    for _ in range(2):  # computed, then cached
+        content = ok(client.post("/v1/recommend", json={**request, "moves": moves, "before": True}))
+        assert content["items"] == row["items"]
+        assert [item["id"] for item in content["before"]] == [item.id for item in plain.items]
+        assert content["moved"] == row["moved"]
+        assert len(content["moved"]["in"]) == len(content["moved"]["out"]) > 0
+        assert "concepts" not in content
+    everything = ok(client.post("/v1/recommend", json={**request, "n": 400}))["items"]
     assert {item["id"] for item in everything} == set(bags) - set(history)
-    problem(client.post("/v1/recommend", json={**asked, "concept": 7}), 422, "7")
+    problem(client.post("/v1/recommend", json={**request, "concept": 7}), 422, "7")
 
 
-def test_stored_moves_are_made_again_carried_over_by_name_or_left_out(client, shop_model):
+def test_stored_moves_are_applied_carried_over_by_name_or_left_out(client, shop_model):
     history, size, card = history_of(client), knob(client), ok(client.get("/v1/model"))
-    asked = {
+    request = {
         "history": history,
         "n": 6,
         "moves": [{"concept": size["concept"], "dimension": size["dimension"], "to": 0.1}],
     }
-    first = ok(client.post("/v1/recommend", json=asked))
+    first = ok(client.post("/v1/recommend", json=request))
     (stored,) = first["moves"]
     assert stored["name"] == "size"
-    again = ok(client.post("/v1/recommend", json={**asked, "moves": [stored], "run": card["run_id"]}))
+    again = ok(client.post("/v1/recommend", json={**request, "moves": [stored], "run": card["run_id"]}))
     assert again == first
     gone = {**stored, "dimension": (size["dimension"] + 1) % 24, "axis": "0123456789ab"}
     for run in (None, "another"):
-        carried = ok(client.post("/v1/recommend", json={**asked, "moves": [gone], "run": run}))
+        carried = ok(client.post("/v1/recommend", json={**request, "moves": [gone], "run": run}))
         assert carried["items"] == first["items"]
         assert carried["moves"] == [stored]
         assert "size" in carried["warnings"][0]
         unknown = {**gone, "name": "weight"}
         share = {"concept": "bags", "share": 0.6}
-        left = ok(client.post("/v1/recommend", json={**asked, "moves": [unknown, share], "run": run}))
+        left = ok(client.post("/v1/recommend", json={**request, "moves": [unknown, share], "run": run}))
         assert [move["concept"] for move in left["moves"]] == ["bags"]
         assert "weight" in left["warnings"][0]
-        none = ok(client.post("/v1/recommend", json={**asked, "moves": [unknown], "run": run}))
+        none = ok(client.post("/v1/recommend", json={**request, "moves": [unknown], "run": run}))
         assert (none["moves"], len(none["warnings"])) == ([], 1)
         assert [item["id"] for item in none["items"]] == shop_model.recommend(history, 6).ids
         assert (
@@ -276,36 +277,34 @@ def test_stored_moves_are_made_again_carried_over_by_name_or_left_out(client, sh
         )
 
 
-def test_a_run_keeps_its_identity_when_names_and_axes_change_and_gets_another_with_other_weights(
-    client_of, own_run, popularity_run
-):
-    own = client_of(own_run)
-    before = ok(own.get("/v1/model"))
-    ok(own.patch("/v1/concepts/0", json={"name": "things"}))
-    after = ok(own.get("/v1/model"))
+def test_the_run_id_changes_with_the_weights_but_not_with_names(client_of, own_run, popularity_run):
+    client = client_of(own_run)
+    before = ok(client.get("/v1/model"))
+    ok(client.patch("/v1/concepts/0", json={"name": "things"}))
+    after = ok(client.get("/v1/model"))
     assert after["run_id"] == before["run_id"]
     assert after["digest"] != before["digest"]
     assert ok(client_of(popularity_run).get("/v1/model"))["run_id"] != before["run_id"]
 
 
-def test_an_explanation_names_the_items_that_count(client, shop_model):
+def test_explanations_match_the_library(client, shop_model):
     history = history_of(client)
-    found = ok(client.post("/v1/recommend", json={"history": history, "n": 3, "explain": True}))
+    content = ok(client.post("/v1/recommend", json={"history": history, "n": 3, "explain": True}))
     expected = macrid.explain(shop_model, history, n=3)
-    for item, reason in zip(found["items"], expected, strict=True):
+    for item, reason in zip(content["items"], expected, strict=True):
         assert [pull["id"] for pull in item["reason"]["pulls"]] == [pull.id for pull in reason.pulls]
         assert item["reason"]["share"] == pytest.approx(reason.share, abs=1e-6)
 
 
-def test_an_empty_history_gives_what_suits_nobody_in_particular(client, shop_model):
-    found = ok(client.post("/v1/recommend", json={"history": [], "n": 3, "explain": True}))
-    assert [item["id"] for item in found["items"]] == shop_model.recommend([], 3).ids
+def test_an_empty_history_falls_back_to_a_generic_ranking(client, shop_model):
+    content = ok(client.post("/v1/recommend", json={"history": [], "n": 3, "explain": True}))
+    assert [item["id"] for item in content["items"]] == shop_model.recommend([], 3).ids
 
 
-def test_a_batch_gives_each_its_own_list(client, shop_model):
+def test_a_batch_returns_one_list_per_history(client, shop_model):
     histories = [history_of(client, f"test-{user}") for user in range(5)] + [[]]
-    found = ok(client.post("/v1/recommend/batch", json={"histories": histories, "n": 7, "exclude": ["bag-0001"]}))
-    for history, row in zip(histories, found["results"], strict=True):
+    content = ok(client.post("/v1/recommend/batch", json={"histories": histories, "n": 7, "exclude": ["bag-0001"]}))
+    for history, row in zip(histories, content["results"], strict=True):
         assert [item["id"] for item in row["items"]] == shop_model.recommend(history, 7, exclude=["bag-0001"]).ids
     wrong = client.post("/v1/recommend/batch", json={"histories": [["bag-0011"], ["gone"]]})
     problem(wrong, 422, "histories[1]", "gone")
@@ -313,22 +312,22 @@ def test_a_batch_gives_each_its_own_list(client, shop_model):
     problem(many, 422, "100,000")
 
 
-def test_somebody_has_shares_and_coordinates_that_moves_change(client, shop_model):
+def test_encode_returns_shares_and_coordinates_after_moves(client, shop_model):
     history, size = history_of(client), knob(client)
-    found = schemas.Encoded.model_validate(ok(client.post("/v1/encode", json={"history": history})))
+    content = schemas.Encoded.model_validate(ok(client.post("/v1/encode", json={"history": history})))
     confidence = shop_model.encode(history).confidence
-    np.testing.assert_allclose([row.share for row in found.concepts], confidence / confidence.sum(), atol=1e-5)
-    assert sum(row.recommended for row in found.concepts) == pytest.approx(1, abs=1e-4)
+    np.testing.assert_allclose([row.share for row in content.concepts], confidence / confidence.sum(), atol=1e-5)
+    assert sum(row.recommended for row in content.concepts) == pytest.approx(1, abs=1e-4)
     move = {"concept": size["concept"], "dimension": size["dimension"], "to": 0.1}
     moved = ok(client.post("/v1/encode", json={"history": history, "moves": [move]}))["concepts"][size["concept"]]
     assert moved["coordinates"][size["dimension"]] == pytest.approx(0.1, abs=1e-3)
 
 
-def test_a_walk_is_that_of_the_library(client, shop_model):
-    asked = {"item": "bag-0007", "dimension": "size", "steps": 6, "keep_start": True}
-    found = schemas.Traversed.model_validate(ok(client.post("/v1/traverse", json=asked)))
+def test_a_walk_matches_the_library(client, shop_model):
+    request = {"item": "bag-0007", "dimension": "size", "steps": 6, "keep_start": True}
+    content = schemas.Traversed.model_validate(ok(client.post("/v1/traverse", json=request)))
     expected = macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True)
-    assert [stop.id for stop in found.items] == expected.ids
+    assert [stop.id for stop in content.items] == expected.ids
     from_user = ok(client.post("/v1/traverse", json={"user": "test-0", "concept": "bags", "dimension": "size"}))
     history = history_of(client)
     assert [stop["id"] for stop in from_user["items"]] == macrid.traverse(
@@ -336,15 +335,15 @@ def test_a_walk_is_that_of_the_library(client, shop_model):
     ).ids
 
 
-# What is wrong
+# Errors
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "words"),
     [
         ("POST", "/v1/recommend", {"history": ["gone"]}, 422, ["gone", "bag-0011"]),
-        ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["one of them"]),
-        ("POST", "/v1/recommend", {}, 422, ["one of them"]),
+        ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["history", "user"]),
+        ("POST", "/v1/recommend", {}, 422, ["history", "user"]),
         ("POST", "/v1/recommend", {"user": "nobody"}, 404, ["nobody", "test-0"]),
         ("POST", "/v1/recommend", {"history": [], "n": 0}, 422, ["n:"]),
         ("POST", "/v1/recommend", {"history": [], "n": 600}, 422, ["600", "500"]),
@@ -352,13 +351,13 @@ def test_a_walk_is_that_of_the_library(client, shop_model):
         ("POST", "/v1/recommend", {"history": [True]}, 422, ["history[0]"]),
         ("POST", "/v1/recommend", {"history": [], "include": ["gone"]}, 422, ["include", "gone"]),
         ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 99, "share": 0.1}]}, 422, ["99"]),
-        ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 1}]}, 422, ["a move is one of"]),
+        ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 1}]}, 422, []),
         ("POST", "/v1/recommend", {"history": [], "moves": [{"towards": "taste", "amount": 1}]}, 422, ["taste"]),
-        ("POST", "/v1/recommend/batch", {"histories": []}, 422, ["at least one"]),
+        ("POST", "/v1/recommend/batch", {"histories": []}, 422, ["histories"]),
         ("POST", "/v1/encode", {"history": ["gone"]}, 422, ["gone"]),
         ("POST", "/v1/traverse", {"item": "gone", "dimension": 0}, 422, ["gone"]),
         ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": "taste"}, 422, ["taste", "size"]),
-        ("POST", "/v1/traverse", {"dimension": 0}, 422, ["one of them"]),
+        ("POST", "/v1/traverse", {"dimension": 0}, 422, ["item", "history", "user"]),
         ("GET", "/v1/items/gone", None, 404, ["gone"]),
         ("GET", "/v1/pictures/gone", None, 404, ["gone"]),
         ("GET", "/v1/users/nobody", None, 404, ["nobody"]),
@@ -366,25 +365,24 @@ def test_a_walk_is_that_of_the_library(client, shop_model):
         ("GET", "/v1/similar?item=bag-0001&n=500", None, 422, ["499"]),
         ("GET", "/v1/items?limit=0", None, 422, ["limit"]),
         ("GET", "/v1/items?concept=9", None, 404, ["9"]),
-        ("GET", "/v1/nothing", None, 404, ["nothing"]),
+        ("GET", "/v1/nothing", None, 404, []),
         ("DELETE", "/v1/model", None, 405, []),
         ("PATCH", "/v1/concepts/1", {"name": "things"}, 403, ["token"]),
         ("POST", "/v1/reload", {}, 403, ["token"]),
     ],
 )
-def test_what_is_wrong_is_said_in_one_shape(client, method, path, body, status, words):
+def test_all_errors_use_one_format(client, method, path, body, status, words):
     problem(client.request(method, path, json=body), status, *words)
 
 
-def test_what_is_no_json_is_said(client):
-    told = problem(client.post("/v1/recommend", content=b"{", headers={"content-type": "application/json"}), 422)
-    assert "no JSON" in told.detail
+def test_invalid_json_is_refused(client):
+    problem(client.post("/v1/recommend", content=b"{", headers={"content-type": "application/json"}), 422, "JSON")
 
 
 # Names
 
 
-def test_names_are_kept_in_the_run_and_seen_by_others(client_of, own_run):
+def test_names_are_saved_in_the_run_and_seen_by_other_processes(client_of, own_run):
     one, other = client_of(own_run), client_of(own_run)
     digest = ok(one.get("/v1/model"))["digest"]
     size = knob(one)
@@ -398,16 +396,16 @@ def test_names_are_kept_in_the_run_and_seen_by_others(client_of, own_run):
     assert meaning_of(runs.load(own_run, "cpu")).names.dimension(size["concept"], size["dimension"]).low == "small"
     moved = {"user": "test-0", "moves": [{"concept": "<b>handbags</b>", "dimension": "bulk", "to": 0.1}]}
     ok(other.post("/v1/recommend", json=moved))
-    problem(one.patch(place, json={}), 422, "nothing to rename")
-    problem(one.patch(f"/v1/concepts/{size['concept']}", json={"name": " "}), 422, "empty")
+    problem(one.patch(place, json={}), 422)
+    problem(one.patch(f"/v1/concepts/{size['concept']}", json={"name": " "}), 422)
 
 
-def test_no_rename_is_lost_however_many_come_at_once(client_of, own_run):
+def test_concurrent_renames_are_all_kept(client_of, own_run):
     from concurrent.futures import ThreadPoolExecutor
 
     clients = client_of(own_run), client_of(own_run)
-    for own in clients:  # FastAPI works out its routes with the first request
-        ok(own.get("/v1/model"))
+    for client in clients:  # FastAPI builds its routes on the first request
+        ok(client.get("/v1/model"))
     with ThreadPoolExecutor(7) as pool:
         list(pool.map(lambda k: ok(clients[k % 2].patch(f"/v1/concepts/{k}", json={"name": f"things {k}"})), range(7)))
     assert [entry.name for entry in meaning_of(runs.load(own_run, "cpu")).names.concepts] == [
@@ -415,60 +413,60 @@ def test_no_rename_is_lost_however_many_come_at_once(client_of, own_run):
     ]
 
 
-def test_two_concepts_or_dimensions_are_not_called_the_same(client_of, own_run):
-    own, size = client_of(own_run), knob(client_of(own_run))
-    problem(own.patch(f"/v1/concepts/{(size['concept'] + 1) % 7}", json={"name": "Bags"}), 422, "Bags")
-    price = knob(own, "bags", "price")["dimension"]
-    problem(own.patch(f"/v1/concepts/{size['concept']}/dimensions/{price}", json={"name": "size"}), 422, "size")
+def test_duplicate_names_are_refused(client_of, own_run):
+    client, size = client_of(own_run), knob(client_of(own_run))
+    problem(client.patch(f"/v1/concepts/{(size['concept'] + 1) % 7}", json={"name": "Bags"}), 422, "Bags")
+    price = knob(client, "bags", "price")["dimension"]
+    problem(client.patch(f"/v1/concepts/{size['concept']}/dimensions/{price}", json={"name": "size"}), 422, "size")
 
 
-def test_axes_turned_by_somebody_else_are_neither_mixed_up_nor_turned_back(client_of, own_run):
+def test_axes_turned_on_disk_apply_only_after_a_reload(client_of, own_run):
     from macrid.concepts.axes import find, use
     from macrid.concepts.understanding import fresh_names
 
-    own = client_of(own_run)
-    before = ok(own.get("/v1/model"))["concepts"]
+    client = client_of(own_run)
+    before = ok(client.get("/v1/model"))["concepts"]
     model = runs.load(own_run, "cpu")
     use(model, find(model, "independence"))
     meaning_of(model).names = fresh_names(model)
     runs.keep(model, own_run)
-    assert ok(own.get("/v1/model"))["concepts"] == before
-    problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "reload")
+    assert ok(client.get("/v1/model"))["concepts"] == before
+    problem(client.patch("/v1/concepts/0", json={"name": "things"}), 409)
     assert meaning_of(runs.load(own_run, "cpu")).in_use == ("independence",) * 7
-    ok(own.post("/v1/reload", json={}))
-    assert ok(own.get("/v1/model"))["concepts"] != before
-    assert ok(own.patch("/v1/concepts/0", json={"name": "things"}))["name"] == "things"
+    ok(client.post("/v1/reload", json={}))
+    assert ok(client.get("/v1/model"))["concepts"] != before
+    assert ok(client.patch("/v1/concepts/0", json={"name": "things"}))["name"] == "things"
     assert meaning_of(runs.load(own_run, "cpu")).in_use == ("independence",) * 7
 
 
-def test_names_of_another_model_are_not_taken_over(client_of, own_run):
-    own = client_of(own_run)
+def test_names_that_do_not_fit_the_model_are_ignored(client_of, own_run):
+    client = client_of(own_run)
     names = json.loads((own_run / "names.json").read_text("utf-8"))
     few = {"concepts": names["concepts"][:3], "dimensions": names["dimensions"][: 3 * 24], "aside": []}
     (own_run / "names.json").write_text(json.dumps(few), "utf-8")
-    assert len(ok(own.get("/v1/model"))["concepts"]) == 7
+    assert len(ok(client.get("/v1/model"))["concepts"]) == 7
     (own_run / "names.json").write_text("{", "utf-8")
-    assert len(ok(own.get("/v1/model"))["concepts"]) == 7
+    assert len(ok(client.get("/v1/model"))["concepts"]) == 7
 
 
-def test_a_run_that_cannot_be_written_keeps_its_names(client_of, own_run, monkeypatch):
-    own = client_of(own_run)
+def test_names_stay_if_the_run_cannot_be_written(client_of, own_run, monkeypatch):
+    client = client_of(own_run)
     monkeypatch.setattr("macrid.runs.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
-    problem(own.patch("/v1/concepts/0", json={"name": "things"}), 409, "disk full")
-    assert "things" not in own.get("/v1/model").text
+    problem(client.patch("/v1/concepts/0", json={"name": "things"}), 409, "disk full")
+    assert "things" not in client.get("/v1/model").text
 
 
 # Other models and runs
 
 
-def test_a_model_without_concepts_recommends_and_says_what_it_has_not(client_of, popularity_run):
-    own, model = client_of(popularity_run), runs.load(popularity_run, "cpu")
-    card = ok(own.get("/v1/model"))
+def test_a_model_without_concepts_recommends_but_refuses_everything_else(client_of, popularity_run):
+    client, model = client_of(popularity_run), runs.load(popularity_run, "cpu")
+    card = ok(client.get("/v1/model"))
     assert (card["has_concepts"], card["concepts"], card["has_titles"], card["users"]) == (False, [], False, 0)
-    found = ok(own.post("/v1/recommend", json={"history": ["3", 5], "n": 4}))
-    assert [int(item["id"]) for item in found["items"]] == model.recommend([3, 5], 4).ids
-    assert ok(own.get("/v1/items", params={"q": "12"}))["items"][0]["id"] == "12"
-    assert len(ok(own.get("/v1/map"))["x"]) == len(model.items)
+    content = ok(client.post("/v1/recommend", json={"history": ["3", 5], "n": 4}))
+    assert [int(item["id"]) for item in content["items"]] == model.recommend([3, 5], 4).ids
+    assert ok(client.get("/v1/items", params={"q": "12"}))["items"][0]["id"] == "12"
+    assert len(ok(client.get("/v1/map"))["x"]) == len(model.items)
     for path, body in (
         ("/v1/encode", {"history": [3]}),
         ("/v1/traverse", {"item": 3, "dimension": 0}),
@@ -476,10 +474,10 @@ def test_a_model_without_concepts_recommends_and_says_what_it_has_not(client_of,
         ("/v1/recommend", {"history": [3], "by_concept": True}),
         ("/v1/recommend", {"history": [3], "concept": 0}),
     ):
-        problem(own.post(path, json=body), 409, "Popularity")
+        problem(client.post(path, json=body), 409, "Popularity")
 
 
-def test_ids_with_slashes_and_hostile_titles_come_back_as_they_are(client_of, shop_model, tmp_path):
+def test_ids_with_slashes_and_hostile_titles_survive_a_round_trip(client_of, shop_model, tmp_path):
     import copy
 
     import pyarrow as pa
@@ -492,24 +490,24 @@ def test_ids_with_slashes_and_hostile_titles_come_back_as_they_are(client_of, sh
     titles = [*hostile, *model.table.column("title").to_pylist()[len(hostile) :]]
     model.table = model.table.set_column(0, "title", pa.array(titles))
     runs.save(model, tmp_path / "run")
-    own = client_of(tmp_path / "run")
+    client = client_of(tmp_path / "run")
     for item in hostile:
-        found = ok(own.get(f"/v1/items/{quote(item, safe='')}"))
-        assert (found["id"], found["title"]) == (item, item)
-        assert own.get(f"/v1/pictures/{quote(item, safe='')}").status_code in (200, 404)
-        ok(own.post("/v1/recommend", json={"history": [item], "n": 2}))
+        content = ok(client.get(f"/v1/items/{quote(item, safe='')}"))
+        assert (content["id"], content["title"]) == (item, item)
+        assert client.get(f"/v1/pictures/{quote(item, safe='')}").status_code in (200, 404)
+        ok(client.post("/v1/recommend", json={"history": [item], "n": 2}))
 
 
-def test_users_of_a_file_of_events_are_known_by_their_ids(client_of, shop_run, shop_model, tmp_path):
+def test_users_of_an_events_file_are_known_by_id(client_of, shop_run, shop_model, tmp_path):
     events = tmp_path / "events.csv"
     events.write_text("user_id,item_id\nann,bag-0001\nann,mug-0002\nann,gone\nbob,lamp-0003\n", "utf-8")
-    own = client_of(shop_run, users=str(events))
-    assert ok(own.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 1}]
-    found = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5}))
-    assert [item["id"] for item in found["items"]] == shop_model.recommend(["bag-0001", "mug-0002"], 5).ids
+    client = client_of(shop_run, users=str(events))
+    assert ok(client.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 1}]
+    content = ok(client.post("/v1/recommend", json={"user": "ann", "n": 5}))
+    assert [item["id"] for item in content["items"]] == shop_model.recommend(["bag-0001", "mug-0002"], 5).ids
 
 
-def test_what_a_user_rated_low_is_no_part_of_the_history_but_is_not_recommended_again(client_of, own_run, tmp_path):
+def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, own_run, tmp_path):
     config = json.loads((own_run / "config.json").read_text("utf-8"))
     (own_run / "config.json").write_text(json.dumps({**config, "data": {"min_rating": 4}}), "utf-8")
     model = runs.load(own_run, "cpu")
@@ -518,16 +516,16 @@ def test_what_a_user_rated_low_is_no_part_of_the_history_but_is_not_recommended_
     rows = [("ann", item, 5) for item in liked] + [("ann", item, 1) for item in disliked] + [("bob", "mug-0004", 2)]
     events = tmp_path / "events.csv"
     events.write_text("who,what,stars\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows), "utf-8")
-    own = client_of(own_run, users=str(events), user_col="who", item_col="what", rating_col="stars")
-    assert ok(own.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 0}]
-    assert sorted(history_of(own, "ann")) == sorted(liked)
-    found = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5}))
-    assert [item["id"] for item in found["items"]] == model.recommend(liked, 5, exclude=disliked).ids
-    seen = ok(own.post("/v1/recommend", json={"user": "ann", "n": 5, "exclude_seen": False}))
+    client = client_of(own_run, users=str(events), user_col="who", item_col="what", rating_col="stars")
+    assert ok(client.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 0}]
+    assert sorted(history_of(client, "ann")) == sorted(liked)
+    content = ok(client.post("/v1/recommend", json={"user": "ann", "n": 5}))
+    assert [item["id"] for item in content["items"]] == model.recommend(liked, 5, exclude=disliked).ids
+    seen = ok(client.post("/v1/recommend", json={"user": "ann", "n": 5, "exclude_seen": False}))
     assert [item["id"] for item in seen["items"]] == model.recommend(liked, 5, exclude_seen=False).ids
 
 
-def test_a_run_without_names_is_named_when_it_is_opened(client_of, own_run):
+def test_a_run_without_names_is_named_on_opening(client_of, own_run):
     (own_run / "names.json").unlink()
     assert {entry["name"] for entry in ok(client_of(own_run).get("/v1/model"))["concepts"]} >= {"bags", "mugs"}
 
@@ -535,7 +533,7 @@ def test_a_run_without_names_is_named_when_it_is_opened(client_of, own_run):
 # Running
 
 
-def test_health_readiness_and_counts_are_told_at_the_root_and_under_v1(client):
+def test_probes_and_metrics_are_at_the_root_and_under_v1(client):
     for root in ("", "/v1"):
         assert ok(client.get(f"{root}/healthz"))["status"] == "ok"
         assert ok(client.get(f"{root}/readyz"))["run"] == "run"
@@ -545,35 +543,35 @@ def test_health_readiness_and_counts_are_told_at_the_root_and_under_v1(client):
         assert "macrid_batch_requests_bucket" in text
 
 
-def test_a_link_is_followed_anew_with_every_reload(client_of, own_run, popularity_run):
+def test_every_reload_follows_the_link_again(client_of, own_run, popularity_run):
     link = own_run.parent / "current"
     link.symlink_to(own_run)
-    own = client_of(link)
-    assert ok(own.post("/v1/reload", json={}))["run"] == "run"
+    client = client_of(link)
+    assert ok(client.post("/v1/reload", json={}))["run"] == "run"
     link.unlink()
     link.symlink_to(popularity_run)
-    ok(own.post("/v1/reload", json={}))
-    assert ok(own.get("/v1/model"))["model"] == "Popularity"
+    ok(client.post("/v1/reload", json={}))
+    assert ok(client.get("/v1/model"))["model"] == "Popularity"
     link.unlink()
     link.symlink_to(own_run)
-    ok(own.post("/v1/reload", json={}))
-    assert ok(own.get("/v1/model"))["model"] == "MacridVAE"
+    ok(client.post("/v1/reload", json={}))
+    assert ok(client.get("/v1/model"))["model"] == "MacridVAE"
 
 
-def test_another_run_takes_over_and_a_bad_one_does_not(client_of, own_run, popularity_run):
+def test_reload_loads_another_run_unless_it_is_bad(client_of, own_run, popularity_run):
     import shutil
 
     shutil.copytree(popularity_run, own_run.parent / "other")
     (own_run.parent / "bad").mkdir()
-    own = client_of(own_run)
-    told = problem(own.post("/v1/reload", json={"run": "bad"}), 409, "still served", "bad: not a run")
-    assert str(own_run.parent) not in told.detail
-    problem(own.post("/v1/reload", json={"run": "x" * 300}), 422)
-    problem(own.post("/v1/reload", json={"run": "none"}), 404, "none")
-    problem(own.post("/v1/reload", json={"run": "../run"}), 422, "slashes")
-    assert ok(own.get("/readyz"))["run"] == "run"
-    assert ok(own.post("/v1/reload", json={"run": "other"}))["run"] == "other"
-    assert ok(own.get("/v1/model"))["model"] == "Popularity"
-    assert ok(own.post("/v1/reload", json={}))["run"] == "other"
-    assert ok(own.post("/v1/reload", json={"run": "run"}))["run"] == "run"
-    assert ok(own.get("/v1/model"))["model"] == "MacridVAE"
+    client = client_of(own_run)
+    refusal = problem(client.post("/v1/reload", json={"run": "bad"}), 409, "bad")
+    assert str(own_run.parent) not in refusal.detail
+    problem(client.post("/v1/reload", json={"run": "x" * 300}), 422)
+    problem(client.post("/v1/reload", json={"run": "none"}), 404, "none")
+    problem(client.post("/v1/reload", json={"run": "../run"}), 422, "../run")
+    assert ok(client.get("/readyz"))["run"] == "run"
+    assert ok(client.post("/v1/reload", json={"run": "other"}))["run"] == "other"
+    assert ok(client.get("/v1/model"))["model"] == "Popularity"
+    assert ok(client.post("/v1/reload", json={}))["run"] == "other"
+    assert ok(client.post("/v1/reload", json={"run": "run"}))["run"] == "run"
+    assert ok(client.get("/v1/model"))["model"] == "MacridVAE"

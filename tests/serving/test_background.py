@@ -28,21 +28,21 @@ def run(trained, tmp_path):
 
 @pytest.fixture
 def computed(run):
-    """A function that makes one of the two; closed at the end."""
-    made = []
+    """A function that makes a `Computed`, closed at the end."""
+    tasks = []
 
     def make(what="map", weights=None, shared=None):
-        made.append(Computed(what, run, weights or runs.weights_digest(run), shared))
-        return made[-1]
+        tasks.append(Computed(what, run, weights or runs.weights_digest(run), shared))
+        return tasks[-1]
 
     yield make
-    for task in made:
+    for task in tasks:
         task.close()
 
 
 @pytest.fixture
 def process_is(monkeypatch):
-    """Let a small program be the other process; those that were started."""
+    """A function that replaces the other process by a small program, and returns the started ones."""
     original = background.subprocess.Popen
 
     def use(program):
@@ -59,7 +59,7 @@ def process_is(monkeypatch):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """A map and an inspection that take no time."""
+    """Instant map and inspection."""
     monkeypatch.setattr("macrid.pictures.layout.layout", lambda model: (np.zeros(3, "f4"), np.ones(3, "f4")))
     monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories: {"made": 1})
 
@@ -77,8 +77,8 @@ def compute(run, what, spare, weights=None):
     main(run, spare, what, weights or runs.weights_digest(run))
 
 
-def test_both_are_computed_once_and_kept_in_the_run(run, trained, computed, monkeypatch):
-    monkeypatch.setattr(background, "NICE", 0)  # beside other tests a low priority takes ten times as long
+def test_map_and_inspection_are_computed_once_and_saved_in_the_run(run, trained, computed, monkeypatch):
+    monkeypatch.setattr(background, "NICE", 0)  # next to other tests, low priority takes ten times as long
     first = {what: computed(what) for what in FILES}
     assert [task.get() for task in first.values()] == [("computing", None, None)] * 2
     state, (x, y), message = wait(first["map"])
@@ -92,7 +92,7 @@ def test_both_are_computed_once_and_kept_in_the_run(run, trained, computed, monk
     np.testing.assert_array_equal(computed("map").get()[1], [x, y])
 
 
-def test_a_map_of_other_weights_or_a_damaged_one_is_computed_again(run, computed, process_is, quick, tmp_path):
+def test_a_damaged_map_or_one_of_other_weights_is_computed_again(run, computed, process_is, quick, tmp_path):
     compute(run, "map", tmp_path)
     assert computed().get()[0] == "ready"
     started = process_is(FOREVER)
@@ -103,7 +103,7 @@ def test_a_map_of_other_weights_or_a_damaged_one_is_computed_again(run, computed
     assert len(started) == 3
 
 
-def test_new_names_make_another_inspection_but_not_another_map(run, computed, process_is, quick, tmp_path):
+def test_new_names_invalidate_the_inspection_but_not_the_map(run, computed, process_is, quick, tmp_path):
     for what in FILES:
         compute(run, what, tmp_path)
     inspection = computed("inspection")
@@ -123,7 +123,7 @@ def test_new_names_make_another_inspection_but_not_another_map(run, computed, pr
         ("", "exit status 0"),
     ],
 )
-def test_a_failure_has_its_reason_and_is_not_tried_again(computed, process_is, program, reason):
+def test_a_failure_gives_its_reason_and_is_not_retried(computed, process_is, program, reason):
     started = process_is(program)
     task = computed()
     state, result, message = wait(task)
@@ -133,7 +133,7 @@ def test_a_failure_has_its_reason_and_is_not_tried_again(computed, process_is, p
     assert len(started) == 1
 
 
-def test_a_process_that_cannot_be_started_is_a_failure_until_it_can(computed, process_is, monkeypatch):
+def test_a_process_that_cannot_start_is_retried(computed, process_is, monkeypatch):
     def full(*_, **__):
         raise OSError(12, "Cannot allocate memory")
 
@@ -146,7 +146,7 @@ def test_a_process_that_cannot_be_started_is_a_failure_until_it_can(computed, pr
     assert task.get()[0] == "computing"
 
 
-def test_a_process_waits_for_another_one_and_takes_its_result(run, computed, quick, monkeypatch):
+def test_a_process_waits_for_another_and_uses_its_result(run, computed, quick, monkeypatch):
     monkeypatch.setattr(background, "NICE", 0)
     task = computed()
     with (run / LOCKED["map"]).open("rb") as held:
@@ -154,10 +154,10 @@ def test_a_process_waits_for_another_one_and_takes_its_result(run, computed, qui
         assert task.get()[0] == "computing"
         (run / FILES["map"]).write_bytes(background.compute("map", run, runs.weights_digest(run)))
     state, (x, _), _ = wait(task)
-    assert (state, len(x)) == ("ready", 3)  # and not that of all items
+    assert (state, len(x)) == ("ready", 3)  # not the layout of all items
 
 
-def test_a_run_that_cannot_be_written_shares_them_elsewhere(run, computed, quick, tmp_path):
+def test_results_of_a_read_only_run_go_to_the_shared_folder(run, computed, quick, tmp_path):
     (run / FILES["map"] / "in the way").mkdir(parents=True)
     (tmp_path / "shared").mkdir()
     compute(run, "map", tmp_path / "shared")
@@ -167,18 +167,18 @@ def test_a_run_that_cannot_be_written_shares_them_elsewhere(run, computed, quick
         compute(run, "map", tmp_path / "shared")
 
 
-def test_a_run_that_has_been_replaced_is_not_mistaken_for_the_one_served(run, tmp_path):
+def test_a_replaced_run_is_an_error(run, tmp_path):
     with pytest.raises(runs.RunError, match=str(run)):
         compute(run, "map", tmp_path, "other")
 
 
-def test_looking_starts_nothing_if_it_may_not(computed, process_is):
+def test_get_without_start_starts_nothing(computed, process_is):
     started = process_is("")
     assert computed().get(start=False) == ("computing", None, None)
     assert started == []
 
 
-def test_the_process_has_a_low_priority_and_ends_when_closed(computed, process_is):
+def test_the_process_has_low_priority_and_is_killed_on_close(computed, process_is):
     started = process_is(FOREVER)
     task = computed()
     task.get()

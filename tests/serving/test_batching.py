@@ -1,4 +1,4 @@
-"""Concurrent questions are gathered, each gets its own answer."""
+"""Concurrent questions share batches, and each gets its answer."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ def run(work):
     return asyncio.run(asyncio.wait_for(work, 10))
 
 
-def test_what_arrives_while_the_model_is_busy_is_answered_in_one_batch():
+def test_questions_that_arrive_while_the_model_is_busy_share_a_batch():
     sizes, go = [], threading.Event()
 
     def answer(asks):
@@ -28,15 +28,15 @@ def test_what_arrives_while_the_model_is_busy_is_answered_in_one_batch():
         rest = [asyncio.create_task(batcher.ask(number)) for number in range(1, 101)]
         await asyncio.sleep(0.05)
         go.set()
-        found = await asyncio.gather(first, *rest)
+        answers = await asyncio.gather(first, *rest)
         batcher.close()
-        return found
+        return answers
 
     assert run(work()) == [2 * number for number in range(101)]
     assert sizes == [1, 64, 36]
 
 
-def test_too_many_waiting_are_told_to_come_again():
+def test_questions_beyond_the_queue_get_503():
     go = threading.Event()
 
     async def work():
@@ -56,7 +56,7 @@ def test_too_many_waiting_are_told_to_come_again():
     assert (error.status, error.headers) == (503, {"retry-after": "1"})
 
 
-def test_a_question_given_up_is_not_answered_and_a_failing_batch_fails_its_own_only():
+def test_cancelled_questions_are_skipped_and_a_failing_batch_fails_alone():
     seen = []
 
     def answer(asks):
@@ -67,16 +67,16 @@ def test_a_question_given_up_is_not_answered_and_a_failing_batch_fails_its_own_o
 
     async def work():
         batcher = Batcher(answer, 1, 100)
-        tasks = [asyncio.create_task(batcher.ask(ask)) for ask in ("a", "given up", "bad", "odd", "b")]
+        tasks = [asyncio.create_task(batcher.ask(ask)) for ask in ("a", "cancelled", "bad", "odd", "b")]
         await asyncio.sleep(0)
         tasks[1].cancel()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
         batcher.close()
-        return found
+        return answers
 
     first, gone, bad, odd, last = run(work())
     assert (first, last) == ("a", "b")
     assert isinstance(gone, asyncio.CancelledError)
     assert isinstance(bad, ZeroDivisionError)
     assert isinstance(odd, KeyError)
-    assert "given up" not in seen
+    assert "cancelled" not in seen

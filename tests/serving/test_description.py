@@ -1,4 +1,4 @@
-"""Whatever the description of the API allows, and whatever it does not, is answered as it says."""
+"""Valid and invalid requests get the responses that the OpenAPI description promises."""
 
 from contextlib import asynccontextmanager
 
@@ -13,7 +13,7 @@ from macrid.serving.app import create_app
 from macrid.settings import ServingSettings
 
 schemathesis.checks.load_all_checks()
-LEFT_OUT = ("positive_data_acceptance", "unsupported_method")  # an id must exist, not only be text; 405: see test_app
+LEFT_OUT = ("positive_data_acceptance", "unsupported_method")  # valid ids need not exist; 405: see test_app
 
 
 async def _nothing(_):
@@ -24,19 +24,17 @@ async def _nothing(_):
 def described(shop_run):
     """The app with limits that random requests stay within."""
     app = create_app(shop_run, ServingSettings.make(host="0.0.0.0", edits="no", timeout=60))
-    app.router.lifespan_context = asynccontextmanager(
-        _nothing
-    )  # requests come one by one, each with a start and an end
+    app.router.lifespan_context = asynccontextmanager(_nothing)  # each request would start and stop the app
     yield schemathesis.openapi.from_asgi("/v1/openapi.json", app)
     app.state.service.close()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_answers_are_as_described_whether_requests_are_or_not(described, mode):
+def test_responses_match_the_description_for_valid_and_invalid_requests(described, mode):
     checks = [check for check in CHECKS.get_all() if check.__name__ in LEFT_OUT]
     tried = []
-    for found in described.get_all_operations():
-        operation = found.ok()
+    for result in described.get_all_operations():
+        operation = result.ok()
 
         @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
@@ -45,7 +43,7 @@ def test_answers_are_as_described_whether_requests_are_or_not(described, mode):
 
         try:
             try_it()
-        except Unsatisfiable:  # nothing can be wrong with a request that has nothing in it
+        except Unsatisfiable:  # an empty request cannot be invalid
             assert mode is GenerationMode.NEGATIVE
             continue
         tried.append(operation.label)
@@ -55,11 +53,11 @@ def test_answers_are_as_described_whether_requests_are_or_not(described, mode):
 def test_everything_is_described_with_examples(described):
     raw = described.raw_schema
     for path, methods in raw["paths"].items():
-        for method, told in methods.items():
-            assert told["description"], (method, path)
+        for method, operation in methods.items():
+            assert operation["description"], (method, path)
             if method in ("post", "patch"):
-                body = told["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                body = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
                 assert raw["components"]["schemas"][body]["examples"], body
-            problems = [answer for status, answer in told["responses"].items() if int(status) >= 400]
+            problems = [answer for status, answer in operation["responses"].items() if int(status) >= 400]
             assert all(answer["content"].keys() == {"application/problem+json"} for answer in problems)
             assert path == "/healthz" or problems

@@ -1,4 +1,4 @@
-"""Who may ask, how much, how long, and what every answer carries."""
+"""Host, origin and token checks, limits and security headers."""
 
 import asyncio
 import re
@@ -28,33 +28,33 @@ def tight(client_of, shop_run):
 
 
 @pytest.mark.parametrize("path", ["/v1/model", "/v1/items", "/v1/pictures/bag-0011", "/v1/openapi.json", "/metrics"])
-def test_without_the_token_nothing_is_told(secret, path):
+def test_requests_without_the_token_are_refused(secret, path):
     for header in ({}, *({"authorization": wrong} for wrong in WRONG)):
         answer = secret.get(path, headers=header)
-        problem(answer, 401, "Authorization: Bearer")
+        problem(answer, 401)
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_with_the_token_everything_is_told_and_the_page_itself_needs_none(secret):
+def test_the_token_opens_the_api_and_the_page_needs_none(secret):
     header = {"authorization": "Bearer correct horse"}
     assert ok(secret.get("/v1/model", headers=header))["can_rename"] is True
     assert ok(secret.get("/v1/openapi.json", headers=header))["security"] == [{"token": []}]
     assert secret.get("/").status_code == secret.get("/healthz").status_code == secret.get("/readyz").status_code == 200
 
 
-def test_the_token_is_asked_for_wherever_the_app_is_mounted(secret):
+def test_the_token_is_required_wherever_the_app_is_mounted(secret):
     from starlette.applications import Starlette
     from starlette.routing import Mount
     from starlette.testclient import TestClient
 
-    for own in (
+    for client in (
         TestClient(Starlette(routes=[Mount("/rec", secret.app)])),
         TestClient(secret.app, root_path="/rec"),
     ):
         for path in ("/rec/v1/model", "/rec/metrics", "/rec/v1/openapi.json", "/rec/nothing"):
-            assert own.get(path).status_code == 401
-        assert own.get("/rec/healthz").status_code == 200
-        assert own.get("/rec/v1/model", headers={"authorization": "Bearer correct horse"}).status_code == 200
+            assert client.get(path).status_code == 401
+        assert client.get("/rec/healthz").status_code == 200
+        assert client.get("/rec/v1/model", headers={"authorization": "Bearer correct horse"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_token_is_asked_for_wherever_the_app_is_mounted(secret):
         ({"edits": "no"}, False),
     ],
 )
-def test_who_is_not_known_may_change_nothing_from_elsewhere(settings, expected):
+def test_edits_need_a_token_or_a_local_address(settings, expected):
     assert may_edit(ServingSettings.make(settings)) is expected
 
 
@@ -86,24 +86,24 @@ OTHERS = ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:
          ("localhost", "evil.example", "inner.example", "www.shop.example")),
     ],
 )  # fmt: skip
-def test_a_service_answers_to_its_names_only(client_of, popularity_run, settings, allowed, refused):
-    own = client_of(popularity_run, **settings)
+def test_a_service_answers_only_to_its_names(client_of, popularity_run, settings, allowed, refused):
+    client = client_of(popularity_run, **settings)
     for host in allowed:
-        assert own.get("/v1/model", headers={"host": host}).status_code == 200, host
+        assert client.get("/v1/model", headers={"host": host}).status_code == 200, host
     for host in refused:
-        problem(own.get("/v1/model", headers={"host": host}), 421, repr(host))
-        assert own.get("/healthz", headers={"host": host}).status_code == 200  # asked by what keeps it running
+        problem(client.get("/v1/model", headers={"host": host}), 421, repr(host))
+        assert client.get("/healthz", headers={"host": host}).status_code == 200  # probes use any name
 
 
 @pytest.mark.parametrize("name", ["a*b.example", "*example", "**", ""])
-def test_a_name_that_is_none_is_refused(name):
+def test_invalid_host_names_are_refused(name):
     with pytest.raises(SettingsError, match=re.escape(repr(name))):
         ServingSettings.make({"hosts": (name,)})
 
 
-def test_pages_of_other_sites_may_not_ask(client, client_of, shop_run):
+def test_pages_of_other_sites_are_refused(client, client_of, shop_run):
     other = {"origin": "https://evil.example"}
-    problem(client.post("/v1/recommend", json=ASK, headers=other), 403, "--origin")
+    problem(client.post("/v1/recommend", json=ASK, headers=other), 403)
     for origin in ("null", "http://[", "127.0.0.1"):
         problem(client.post("/v1/recommend", json=ASK, headers={"origin": origin}), 403)
     assert "access-control-allow-origin" not in client.get("/v1/model", headers=other).headers
@@ -116,13 +116,13 @@ def test_pages_of_other_sites_may_not_ask(client, client_of, shop_run):
     assert refused.headers["access-control-allow-origin"] == "https://shop.example"
 
 
-def test_a_form_of_another_page_cannot_be_taken_for_json(client):
+def test_a_form_is_not_taken_for_json(client):
     answer = client.post("/v1/recommend", content='{"history": []}', headers={"content-type": "text/plain"})
     problem(answer, 422)
 
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/v1/model", "/v1/nothing", "/healthz"])
-def test_every_answer_allows_nothing_from_elsewhere(client, path):
+def test_every_response_has_security_headers(client, path):
     headers = client.get(path).headers
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "script-src 'self'" in headers["content-security-policy"]
@@ -130,7 +130,7 @@ def test_every_answer_allows_nothing_from_elsewhere(client, path):
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_nothing_but_its_own_files_is_served(client):
+def test_only_files_of_the_studio_are_served(client):
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/", "/static"):
         assert client.get(path).status_code in (404, 405), path
 
@@ -138,32 +138,32 @@ def test_nothing_but_its_own_files_is_served(client):
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("/v1/recommend", {"history": [], "n": 6}, ["6", "at most 5"]),
-        ("/v1/recommend", {"history": ["a", "b", "c", "d", "e"]}, ["history", "at most 4"]),
-        ("/v1/recommend", {"history": [], "n": 1, "exclude": ["a"] * 5}, ["exclude", "at most 4"]),
-        ("/v1/recommend", {"history": [], "n": 1, "include": ["a"] * 5}, ["include", "at most 4"]),
-        ("/v1/recommend", {"history": [], "n": 1, "moves": [{"concept": 0, "share": 0.5}] * 2}, ["moves", "at most 1"]),
-        ("/v1/recommend/batch", {"histories": [[], [], []], "n": 1}, ["3 histories", "2 at once"]),
-        ("/v1/encode", {"history": ["a", "b", "c", "d", "e"]}, ["at most 4"]),
-        ("/v1/items", {"ids": ["a", "b", "c", "d", "e"]}, ["at most 4"]),
+        ("/v1/recommend", {"history": [], "n": 6}, ["6", "5"]),
+        ("/v1/recommend", {"history": ["a", "b", "c", "d", "e"]}, ["history", "4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "exclude": ["a"] * 5}, ["exclude", "4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "include": ["a"] * 5}, ["include", "4"]),
+        ("/v1/recommend", {"history": [], "n": 1, "moves": [{"concept": 0, "share": 0.5}] * 2}, ["2", "1"]),
+        ("/v1/recommend/batch", {"histories": [[], [], []], "n": 1}, ["3", "2"]),
+        ("/v1/encode", {"history": ["a", "b", "c", "d", "e"]}, ["4"]),
+        ("/v1/items", {"ids": ["a", "b", "c", "d", "e"]}, ["4"]),
     ],
 )
-def test_who_asks_for_too_much_is_told_how_much_there_is(tight, path, body, words):
+def test_requests_beyond_a_limit_are_refused_with_the_limit(tight, path, body, words):
     problem(tight.post(path, json=body), 422, *words)
 
 
 def test_similar_items_have_the_same_limit(tight):
-    problem(tight.get("/v1/similar", params={"item": "bag-0011", "n": 6}), 422, "at most 5")
+    problem(tight.get("/v1/similar", params={"item": "bag-0011", "n": 6}), 422, "5")
 
 
-def test_a_body_that_is_too_large_is_refused_whether_it_tells_its_length_or_not(tight):
+def test_a_large_body_is_refused_with_or_without_its_length(tight):
     large = b'{"history": ["' + b"x" * 4000 + b'"]}'
-    own = {"content-type": "application/json"}
-    problem(tight.post("/v1/recommend", content=large, headers=own), 413, "2,048")
-    problem(tight.post("/v1/recommend", content=iter([large[:100], large[100:]]), headers=own), 413, "2,048")
+    json_type = {"content-type": "application/json"}
+    problem(tight.post("/v1/recommend", content=large, headers=json_type), 413, "2,048")
+    problem(tight.post("/v1/recommend", content=iter([large[:100], large[100:]]), headers=json_type), 413, "2,048")
 
 
-def test_an_answer_that_takes_too_long_is_given_up(tight, monkeypatch):
+def test_a_slow_response_times_out(tight, monkeypatch):
     served = tight.app.state.service.hosted
     monkeypatch.setattr(served.search, "find", lambda *_, **__: time.sleep(1.0))
     begin = time.monotonic()
@@ -171,8 +171,8 @@ def test_an_answer_that_takes_too_long_is_given_up(tight, monkeypatch):
     assert time.monotonic() - begin < 0.9
 
 
-def test_a_request_that_is_never_completed_is_given_up(tight):
-    """A slow sender must not hold a connection for ever."""
+def test_an_incomplete_request_times_out(tight):
+    """A slow client must not hold a connection for ever."""
     sent, parts = [], [{"type": "http.request", "body": b"{", "more_body": True}]
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "query_string": b"", "headers": headers}
@@ -190,7 +190,7 @@ def test_a_request_that_is_never_completed_is_given_up(tight):
     assert (b"connection", b"close") in sent[0]["headers"]
 
 
-def test_a_million_mistakes_are_told_of_once(client):
+def test_many_errors_give_a_short_response(client):
     begin = time.monotonic()
     for body in (
         {"history": [[]] * 100_000},
@@ -203,16 +203,16 @@ def test_a_million_mistakes_are_told_of_once(client):
     assert time.monotonic() - begin < 5
 
 
-def test_a_failure_is_counted_and_answered_as_everything_else(client_of, popularity_run, monkeypatch):
-    own = client_of(popularity_run)
-    monkeypatch.setattr(own.app.state.service.hosted.card, "model", lambda: 1 / 0)
-    answer = own.get("/v1/model")
-    problem(answer, 500, "log")
+def test_an_internal_error_is_counted_and_has_security_headers(client_of, popularity_run, monkeypatch):
+    client = client_of(popularity_run)
+    monkeypatch.setattr(client.app.state.service.hosted.card, "model", lambda: 1 / 0)
+    answer = client.get("/v1/model")
+    problem(answer, 500)
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert 'macrid_requests_total{method="GET",route="/v1/model",status="500"} 1.0' in own.get("/metrics").text
+    assert 'macrid_requests_total{method="GET",route="/v1/model",status="500"} 1.0' in client.get("/metrics").text
 
 
-def test_long_answers_are_compressed_and_short_ones_are_not(client):
+def test_only_long_responses_are_compressed(client):
     long = client.get("/v1/model", headers={"accept-encoding": "gzip"})
     assert long.headers["content-encoding"] == "gzip"
     assert int(long.headers["content-length"]) < len(long.content) / 3

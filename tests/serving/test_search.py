@@ -1,4 +1,4 @@
-"""Search by words, beginnings, ids and typos."""
+"""Search by words, prefixes, ids and typos."""
 
 import numpy as np
 import pytest
@@ -33,22 +33,22 @@ def search():
     return Search(Ids(IDS), TITLES, np.arange(len(TITLES)))
 
 
-def found(search, query, **options):
+def find(search, query, **options):
     positions, total = search.find(query, **{"limit": 100, **options})
     assert len(positions) == total
     return positions.tolist()
 
 
-def test_nothing_typed_finds_all_items_most_popular_first(search):
-    assert found(search, "  ") == list(range(len(TITLES)))[::-1]
-    assert found(search, "", among=np.arange(len(TITLES)) < 3) == [2, 1, 0]
+def test_an_empty_query_finds_all_items_most_popular_first(search):
+    assert find(search, "  ") == list(range(len(TITLES)))[::-1]
+    assert find(search, "", among=np.arange(len(TITLES)) < 3) == [2, 1, 0]
 
 
-def test_the_exact_title_comes_first_then_whole_words_then_beginnings_then_by_popularity(search):
-    assert found(search, "bag") == [2, 7, 1, 3]
-    assert found(search, "ba") == [7, 3, 2, 1]
-    assert found(search, "leather bag") == [1]
-    assert found(search, "bag leat") == [1]
+def test_exact_titles_rank_before_whole_words_before_prefixes_and_then_by_popularity(search):
+    assert find(search, "bag") == [2, 7, 1, 3]
+    assert find(search, "ba") == [7, 3, 2, 1]
+    assert find(search, "leather bag") == [1]
+    assert find(search, "bag leat") == [1]
 
 
 @pytest.mark.parametrize(
@@ -71,39 +71,39 @@ def test_the_exact_title_comes_first_then_whole_words_then_beginnings_then_by_po
         ("किताब", 14),
     ],
 )
-def test_no_script_and_no_strange_title_is_lost(search, query, position):
-    assert found(search, query)[:1] == [position]
+def test_titles_in_any_script_are_found(search, query, position):
+    assert find(search, query)[:1] == [position]
 
 
 @pytest.mark.parametrize("query", ["handbga", "handbg", "hamdbag", "handbagg", "lrage handbag", "leathe hadnba"])
-def test_words_with_a_typo_find_what_was_meant(search, query):
-    assert 0 in found(search, query)
+def test_typos_are_tolerated(search, query):
+    assert 0 in find(search, query)
 
 
-def test_what_has_too_many_typos_or_is_too_short_or_a_number_finds_nothing(search):
-    assert found(search, "hxxdbag") == []
-    assert found(search, "bxg") == []
+def test_too_many_typos_and_typos_in_short_words_or_numbers_find_nothing(search):
+    assert find(search, "hxxdbag") == []
+    assert find(search, "bxg") == []
     numbers = Search(Ids(["a"]), ["12345678"], np.ones(1))
-    assert found(numbers, "12345679") == []
+    assert find(numbers, "12345679") == []
 
 
-def test_typos_count_only_where_nothing_fits_without(search):
-    assert found(Search(Ids(["a", "b"]), ["cast iron", "cost"], np.ones(2)), "cost") == [1]
-    assert found(Search(Ids(["a", "b"]), ["cast iron", "cost"], np.ones(2)), "cost iron") == [0]
+def test_typos_are_tolerated_only_if_nothing_else_matches(search):
+    assert find(Search(Ids(["a", "b"]), ["cast iron", "cost"], np.ones(2)), "cost") == [1]
+    assert find(Search(Ids(["a", "b"]), ["cast iron", "cost"], np.ones(2)), "cost iron") == [0]
 
 
-def test_ids_are_found_whole_first_then_by_their_beginning():
+def test_exact_ids_rank_before_id_prefixes():
     search = Search(Ids([1, 12, 123, 2]), None, np.array([0, 1, 5, 9]))
-    assert found(search, "12") == [1, 2]
-    assert found(search, "1") == [0, 2, 1]
-    assert found(search, "12", among=np.array([True, False, True, True])) == [2]
+    assert find(search, "12") == [1, 2]
+    assert find(search, "1") == [0, 2, 1]
+    assert find(search, "12", among=np.array([True, False, True, True])) == [2]
 
 
 def test_an_empty_catalogue_and_odd_queries_find_nothing():
     empty = Search(Ids([]), [], np.zeros(0))
-    assert [found(empty, query) for query in ("", "bag", "handbag")] == [[], [], []]
+    assert [find(empty, query) for query in ("", "bag", "handbag")] == [[], [], []]
     search = Search(Ids(["a"]), [None], np.ones(1))
-    assert [found(search, query) for query in ("\x00", "\ud800", "\u200b", "…", "word", "q" * 10_000)] == [[]] * 6
+    assert [find(search, query) for query in ("\x00", "\ud800", "\u200b", "…", "word", "q" * 10_000)] == [[]] * 6
 
 
 LETTERS = st.sampled_from("abcdeéßñİ日かが언😀ا हि-.'_ \u200d\u0301")
@@ -111,22 +111,22 @@ TITLE = st.text(LETTERS, max_size=20) | st.text(max_size=12)
 
 
 @given(st.lists(TITLE | st.none(), min_size=1, max_size=12), st.data())
-def test_words_of_a_title_and_beginnings_of_the_last_find_it(titles, data):
+def test_words_of_a_title_find_it_and_the_last_may_be_a_prefix(titles, data):
     search = Search(Ids(range(len(titles))), titles, np.zeros(len(titles)))
     place = data.draw(st.integers(0, len(titles) - 1))
     words = _words(titles[place] or "")
     assume(words)
-    assert place in found(search, titles[place])
+    assert place in find(search, titles[place])
     some = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=3))
     some[-1] = some[-1][: data.draw(st.integers(1, len(some[-1])))]
-    assert place in found(search, " ".join(some))
+    assert place in find(search, " ".join(some))
 
 
 @given(st.lists(st.text("abcd ", max_size=8), max_size=30), st.text("abcd ", max_size=4), st.integers(1, 7))
-def test_pages_put_together_are_the_whole_as_a_slow_search_finds_it(titles, query, limit):
+def test_pages_join_to_the_result_of_a_naive_search(titles, query, limit):
     popularity = np.arange(len(titles)) % 4
     search = Search(Ids([f"#{place}" for place in range(len(titles))]), titles, popularity)
-    whole = found(search, query)
+    whole = find(search, query)
     pages = [search.find(query, limit=limit, offset=start) for start in range(0, len(titles) + 1, limit)]
     assert {total for _, total in pages} == {len(whole)}
     assert [position for page, _ in pages for position in page.tolist()] == whole
@@ -134,7 +134,7 @@ def test_pages_put_together_are_the_whole_as_a_slow_search_finds_it(titles, quer
 
     def tier(title):
         words = title.split()
-        if not all(any(word.startswith(asked) for word in words) for asked in query.split()):
+        if not all(any(word.startswith(typed) for word in words) for typed in query.split()):
             return None
         if not query.split() or words == query.split():
             return 0
@@ -159,11 +159,11 @@ def test_one_typo_finds_the_word(word, data):
         )
     )
     assume(len(typed) >= 4)
-    assert found(Search(Ids(["id"]), [f"some {word} of"], np.ones(1)), typed) == [0]
+    assert find(Search(Ids(["id"]), [f"some {word} of"], np.ones(1)), typed) == [0]
 
 
 def slow_distance(a, b):
-    """Optimal string alignment, as it is defined."""
+    """Optimal string alignment, by definition."""
     d = {(i, j): max(i, j) for i in range(len(a) + 1) for j in range(len(b) + 1) if not i * j}
     for i in range(1, len(a) + 1):
         for j in range(1, len(b) + 1):
@@ -174,8 +174,8 @@ def slow_distance(a, b):
 
 
 @given(st.text("abc", min_size=1, max_size=9), st.lists(st.text("abc", max_size=12), max_size=8), st.integers(1, 2))
-def test_distances_are_those_of_the_definition(word, others, most):
-    whole, beginning = _distances(word, others, most)
+def test_distances_match_the_definition(word, others, most):
+    whole, prefix = _distances(word, others, most)
     nearest = [min(slow_distance(word, other[:end]) for end in range(len(other) + 1)) for other in others]
     assert np.minimum(whole, most + 1).tolist() == [min(slow_distance(word, other), most + 1) for other in others]
-    assert np.minimum(beginning, most + 1).tolist() == [min(edits, most + 1) for edits in nearest]
+    assert np.minimum(prefix, most + 1).tolist() == [min(edits, most + 1) for edits in nearest]

@@ -1,4 +1,4 @@
-"""The server as a process: swapped and ended while it is asked, alone and as several."""
+"""The server process: reloads and shutdown under load, with one process and several."""
 
 import http.client
 import json
@@ -19,23 +19,23 @@ from macrid.errors import SettingsError
 from macrid.serving import server
 from macrid.settings import ServingSettings
 
-pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
+pytestmark = pytest.mark.alone  # uses signals, and processes that wait for each other
 
 SHARED = (r"/model\.safetensors$", r"/macrid-serving-\w+/\w+\.safetensors$")
 ASK = json.dumps({"history": ["bag-0011", "mug-0003"], "n": 5})
 
 
 class Server:
-    """`macrid serve` in a process of its own."""
+    """`macrid serve` in its own process."""
 
     def __init__(self, process):
-        self.process, self.asked = process, 0
-        line = process.stdout.readline()
-        assert "the studio is at" in line, process.stderr.read()
-        self.port = int(re.search(r":(\d+)/", line)[1])
+        self.process, self.requests = process, 0
+        address = re.search(r"http://.*:(\d+)/", process.stdout.readline())
+        assert address, process.stderr.read()
+        self.port = int(address[1])
 
     def ask(self, method, path, body=None):
-        self.asked += 1
+        self.requests += 1
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
         answer = connection.getresponse()
@@ -60,7 +60,7 @@ def serving(run, *options):
 
 
 class Clients:
-    """Many that ask again and again over connections that stay open; what went wrong is kept."""
+    """Clients that send requests over open connections and record failures."""
 
     def __init__(self, port, count=12):
         self.port, self.answered, self.refused, self.lost, self.firsts = port, 0, 0, [], set()
@@ -93,19 +93,19 @@ class Clients:
                     connection.connect()
                 connection.request("POST", "/v1/recommend", ASK, {"content-type": "application/json"})
                 answer = connection.getresponse()
-                told = json.loads(answer.read())
-                assert answer.status == 200, told
-                assert len(told["items"]) == 5
+                content = json.loads(answer.read())
+                assert answer.status == 200, content
+                assert len(content["items"]) == 5
             except OSError as error:
                 if not (self.is_ending and is_new):
                     self.lost.append(repr(error))
-                else:  # nobody takes a new connection any more
+                else:  # the server takes no new connections
                     self.refused += 1
                 return
             is_new = False
             with self._lock:
                 self.answered += 1
-                self.firsts.add(told["items"][0]["id"])
+                self.firsts.add(content["items"][0]["id"])
             if answer.will_close:
                 connection.close()
 
@@ -136,7 +136,7 @@ def point_to(folder, name):
     os.replace(folder / "next", folder / "current")
 
 
-def test_a_swap_under_load_by_signal_and_by_request_drops_nothing_and_ending_loses_no_answer(two_runs):
+def test_reloads_and_shutdown_under_load_drop_no_request(two_runs):
     with serving(two_runs / "current", "--drain", "0.5") as server, Clients(server.port) as clients:
         clients.wait_for(50)
         assert len(clients.firsts) == 1
@@ -147,21 +147,21 @@ def test_a_swap_under_load_by_signal_and_by_request_drops_nothing_and_ending_los
         assert len(clients.firsts) == 2
         assert server.ask("POST", "/v1/reload", {"run": "one"})[0] == 200
         (two_runs / "one" / "config.json").write_text("{", "utf-8")
-        server.process.send_signal(signal.SIGHUP)  # what is damaged is not taken
+        server.process.send_signal(signal.SIGHUP)  # a damaged run is not loaded
         clients.wait_for(clients.answered + 50)
         assert server.served_now() == "one"
         clients.is_ending = True
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: clients.refused == 12 or clients.lost)
-        told = server.process.communicate(timeout=20)[1]
+        log = server.process.communicate(timeout=20)[1]
         assert clients.lost == []
-        answered = int(re.search(r"ended after ([\d,]+) answers", told)[1].replace(",", ""))
-        assert clients.answered + server.asked == answered
-        assert "damaged" in told
-        assert "Traceback" not in told
+        answered = int(re.search(r"stopped after ([\d,]+)", log)[1].replace(",", ""))
+        assert clients.answered + server.requests == answered
+        assert "config.json" in log
+        assert "Traceback" not in log
 
 
-def test_several_processes_share_the_weights_and_follow_a_swap_together(two_runs):
+def test_processes_share_the_weights_and_reload_together(two_runs):
     with serving(two_runs / "current", "--workers", "2", "--drain", "0.2") as server:
         wait_until(lambda: len(workers_of(server.process.pid)) == 2)
         for pid in workers_of(server.process.pid):
@@ -174,13 +174,13 @@ def test_several_processes_share_the_weights_and_follow_a_swap_together(two_runs
         assert clients.lost == []
         assert len(clients.firsts) == 2
         server.process.send_signal(signal.SIGTERM)
-        told = server.process.communicate(timeout=30)[1]
-        assert told.count("ended after") == 2
-        assert "Traceback" not in told
+        log = server.process.communicate(timeout=30)[1]
+        assert log.count("stopped after") == 2
+        assert "Traceback" not in log
 
 
 def workers_of(pid):
-    """Processes that have mapped the weights and the tables made from them."""
+    """Processes that have mapped the weights and the tables derived from them."""
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         children = map(int, file.read().split())
     return [child for child in children if all(any(re.search(name, line) for line in _maps(child)) for name in SHARED)]
@@ -195,25 +195,26 @@ def _maps(pid):
 
 
 def written_to(pid, name):
-    """kB of pages of a mapped file that a process has for itself, because it wrote to them."""
-    own, found = False, 0
+    """kB of pages of a mapped file that a process has written to."""
+    is_named, total = False, 0
     for line in _maps(pid):
         if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-            own = re.search(name, line) is not None
-        elif own and line.startswith("Private_Dirty:"):
-            found += int(line.split()[1])
-    return found
+            is_named = re.search(name, line) is not None
+        elif is_named and line.startswith("Private_Dirty:"):
+            total += int(line.split()[1])
+    return total
 
 
-def test_a_port_that_is_taken_is_told_of():
+def test_a_port_in_use_is_an_error():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(SettingsError, match=r"cannot be listened on .*--port"):
-            server.bind(ServingSettings.make(port=taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=str(port)):
+            server.bind(ServingSettings.make(port=port))
 
 
-def test_the_address_is_one_that_a_browser_can_open():
+def test_the_address_works_in_a_browser():
     for host, expected in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")):
         settings = ServingSettings.make(host=host, port=0)
         with server.bind(settings) as bound:

@@ -1,4 +1,4 @@
-"""The page in a browser: what is chosen and turned is what the API is asked, and what it answers is what is shown."""
+"""The page in a browser: it sends what the user chose and shows what the API returned."""
 
 import json
 import shlex
@@ -11,18 +11,18 @@ from benchmarks.studio import PAINT, WATCH, answer_times
 
 from tests.serving.browser import Site, ids, wait_until
 
-LATE = """const asked = fetch;
-globalThis.fetch = async (...given) => {
-  const answer = await asked(...given);
+LATE = """const original = fetch;
+globalThis.fetch = async (...parameters) => {
+  const answer = await original(...parameters);
   await new Promise((done) => setTimeout(done, 60));
   return answer;
 };"""
-USER = "test-5"  # who has bags of all sizes
+USER = "test-5"  # has bags of all sizes
 WHO = {"user": USER}
 
 
 def knob_of(studio, concept="bags", name="size"):
-    """The slider, its numbers, and a function from where it is to a move."""
+    """The slider, its concept, and a function that returns its current move."""
     k, j = studio.site.dimension(concept, name)
     slider = studio.knob(concept, name)
     return slider, k, lambda: {"concept": k, "dimension": j, "to": round(studio.value(slider), 5)}
@@ -40,8 +40,8 @@ def press(slider, key, times=1):
 
 
 @pytest.mark.alone
-def test_the_page_is_alive_at_once(visit, shop_site):
-    for _ in range(3):  # others may be busy on the same cores
+def test_the_page_opens_with_a_list(visit, shop_site):
+    for _ in range(3):  # other processes may be busy
         studio = visit(shop_site)
         paint = studio.page.evaluate(PAINT)
         if paint < 1_000:
@@ -50,10 +50,10 @@ def test_the_page_is_alive_at_once(visit, shop_site):
     assert studio.shown() == shop_site.recommended(user="test-0")
     history = ids(shop_site.get("/users/test-0")["history"])
     wait_until(lambda: set(studio.history()) <= set(history) and len(studio.history()) > 3)
-    assert f"{len(history)} items in the history" in studio.one("#you").inner_text()
+    assert str(len(history)) in studio.one("#you").inner_text()
 
 
-def test_a_history_is_built_from_a_search_with_a_typing_mistake_by_keyboard_and_taken_apart_again(visit, shop_site):
+def test_a_history_is_built_and_emptied_with_the_keyboard_from_a_search_with_a_typo(visit, shop_site):
     studio = visit(shop_site, "?item=bag-0001")
     studio.page.keyboard.press("/")
     studio.page.keyboard.type("lether bag")
@@ -84,7 +84,7 @@ def test_dragging_size_among_the_bags_shows_small_ones_then_large_ones(visit, sh
     mouse.down()
     for part in (0.02, 0.26, 0.5, 0.74, 0.98):
         mouse.move(box["x"] + box["width"] * part, y, steps=4)
-        studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))  # while it is being dragged
+        studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))  # during the drag
         sizes.append(mean(shop_site.item(id)["attributes"]["size"] for id in studio.shown()[:12]))
     mouse.up()
     steps = [after - before for before, after in pairwise(sizes)]
@@ -93,7 +93,7 @@ def test_dragging_size_among_the_bags_shows_small_ones_then_large_ones(visit, sh
     studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))
 
 
-def test_badges_and_what_is_gone_are_as_the_api_tells_them(visit, shop_site):
+def test_badges_and_removed_items_match_the_api(visit, shop_site):
     studio = open_bags(visit, shop_site)
     slider, _, move = knob_of(studio)
     press(slider, "End")
@@ -112,7 +112,7 @@ def test_badges_and_what_is_gone_are_as_the_api_tells_them(visit, shop_site):
     assert shown == ids(moved["out"])[: len(shown)] != []
 
 
-def test_moves_are_undone_reset_and_compared_with_what_was_before(visit, shop_site):
+def test_moves_can_be_undone_reset_and_compared_with_the_list_before(visit, shop_site):
     studio = open_bags(visit, shop_site)
     slider, k, move = knob_of(studio)
     before = shop_site.recommended(k, **WHO)
@@ -143,7 +143,7 @@ def test_moves_are_undone_reset_and_compared_with_what_was_before(visit, shop_si
     studio.shows(before)
 
 
-def test_the_address_reproduces_everything_and_the_history_of_the_browser_leads_through_it(visit, shop_site):
+def test_the_address_restores_the_page_and_back_and_forward_work(visit, shop_site):
     studio = open_bags(visit, shop_site)
     slider, k, move = knob_of(studio)
     first = shop_site.recommended(**WHO)
@@ -170,7 +170,7 @@ def test_the_address_reproduces_everything_and_the_history_of_the_browser_leads_
     studio.shows(expected)
 
 
-def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, monkeypatch, capsys):
+def test_the_copied_code_gives_the_same_list(visit, shop_site, monkeypatch, capsys):
     studio = open_bags(visit, shop_site)
     monkeypatch.chdir(shop_site.run.parent)
     slider, k, move = knob_of(studio)
@@ -185,9 +185,9 @@ def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, m
         studio.page.keyboard.press("Escape")
         curl = shlex.split(texts.pop("curl").replace("\\\n", " "))
         body, address = curl[curl.index("-d") + 1], next(word for word in curl if word.startswith("http"))
-        asked = urllib.request.Request(address, body.encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(asked) as got:
-            answer = json.load(got)
+        request = urllib.request.Request(address, body.encode(), {"content-type": "application/json"})
+        with urllib.request.urlopen(request) as response:
+            answer = json.load(response)
         rows = [row["items"] for row in answer.get("concepts") or ()] or [answer["items"]]
         assert [id for row in rows for id in ids(row)] == studio.shown()
         assert set(texts) == {"Python", "Python over HTTP"}
@@ -209,7 +209,7 @@ def test_the_list_is_copied_as_code_that_gives_the_same_list(visit, shop_site, m
     check()
 
 
-def test_it_tells_why_an_item_is_there(visit, shop_site):
+def test_the_page_explains_a_recommendation(visit, shop_site):
     studio = visit(shop_site, f"?user={USER}")
     first = studio.shown()[0]
     (item,) = shop_site.post("/recommend", **WHO, n=1, include=[first], explain=True)["items"]
@@ -217,8 +217,10 @@ def test_it_tells_why_an_item_is_there(visit, shop_site):
     opener.click()
     why = studio.one(".sheet .why")
     why.wait_for()
-    label = next(own["label"] for own in shop_site.get("/model")["concepts"] if own["concept"] == item["concept"])
-    assert f"{round(100 * item['reason']['share'])} % of your history is in {label}." in why.inner_text()
+    label = shop_site.get("/model")["concepts"][item["concept"]]["label"]
+    text = why.inner_text()
+    assert f"{round(100 * item['reason']['share'])} %" in text
+    assert label in text
     pulls = [pull for pull in item["reason"]["pulls"] if pull["amount"] > 0][:5]
     assert pulls
     assert why.locator(".pull-title").all_inner_texts() == [pull["title"] for pull in pulls]
@@ -228,7 +230,7 @@ def test_it_tells_why_an_item_is_there(visit, shop_site):
     assert opener.evaluate("(node) => node === document.activeElement")
 
 
-def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_however_late_answers_come(visit, shop_site):
+def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_even_if_responses_are_late(visit, shop_site):
     studio = visit(shop_site, f"?user={USER}", script=LATE)
     k = shop_site.concept("mugs")["concept"]
     slider = studio.share("mugs")
@@ -252,31 +254,31 @@ def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_however_late_answ
     assert studio.one(".share-value").nth(k).inner_text() == f"{round(100 * share)} %"
 
 
-def test_a_new_name_is_kept_in_the_run_and_taken_back_by_undo(visit, own_run):
-    def kept():
+def test_a_new_name_is_saved_in_the_run_and_can_be_undone(visit, own_run):
+    def saved_names():
         return [concept["name"] for concept in json.loads((own_run / "names.json").read_bytes())["concepts"]]
 
     with Site(own_run) as site:
         studio = visit(site)
-        before = kept()
+        before = saved_names()
         k = before.index("bags")
         studio.one(f"#pill-{k}").click()
         studio.page.get_by_role("button", name="Rename bags").click()
         studio.page.get_by_label("Name", exact=True).fill("hand <b>bags</b>")
         studio.page.keyboard.press("Enter")
         wait_until(lambda: studio.one(f"#pill-{k}").inner_text().strip() == "hand <b>bags</b>")
-        wait_until(lambda: kept()[k] == "hand <b>bags</b>")
+        wait_until(lambda: saved_names()[k] == "hand <b>bags</b>")
         studio.one(".toast button").click()
         wait_until(lambda: studio.one(f"#pill-{k}").inner_text().strip() == "bags")
-        assert kept() == before
+        assert saved_names() == before
 
 
 @pytest.mark.alone
-def test_a_new_list_is_there_within_a_tenth_of_a_second(visit, shop_site):
+def test_a_new_list_appears_within_a_tenth_of_a_second(visit, shop_site):
     studio = open_bags(visit, shop_site, reduced_motion="no-preference", script=WATCH)
-    for _ in range(3):  # others may be busy on the same cores
-        taken = answer_times(studio.page, 15, pause=90)
-        assert len(taken) >= 15
-        if median(taken) < 100:
+    for _ in range(3):  # other processes may be busy
+        times = answer_times(studio.page, 15, pause=90)
+        assert len(times) >= 15
+        if median(times) < 100:
             break
-    assert median(taken) < 100, taken
+    assert median(times) < 100, times

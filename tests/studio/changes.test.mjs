@@ -10,7 +10,7 @@ const MOVED = {
   down: [{ id: "faller", before: 4, after: 5 }],
 };
 
-test("every item that moved says where it came from, the others nothing", () => {
+test("moved items have a badge and the others none", () => {
   assert.deepEqual([...changes(MOVED)], [
     ["new", { kind: "in", by: 0 }],
     ["riser", { kind: "up", by: 6 }],
@@ -19,7 +19,7 @@ test("every item that moved says where it came from, the others nothing", () => 
   assert.equal(changes(null).size, 0);
 });
 
-test("what changed is counted over all lists", () => {
+test("changes are counted over all lists", () => {
   const lists = [{ concept: 0, items: [], moved: MOVED }, { concept: 1, items: [], moved: { ...MOVED, up: [] } }, { concept: 2, items: [], moved: null }];
   assert.deepEqual(summary(lists), { in: 2, up: 1, down: 2, gone: [...MOVED.out, ...MOVED.out] });
   assert.equal(summary([{ concept: null, items: [], moved: null }]), null);

@@ -13,14 +13,14 @@ const SHOWN = {
   hasToken: true,
 };
 
-test("a shell hands on the request as it is, whatever ids have in them", () => {
+test("a shell passes on the request unchanged, whatever the ids contain", () => {
   const { stdout } = spawnSync("sh", ["-c", curl(SHOWN).replace("curl", "printf '%s\\n'")], { encoding: "utf8", env: { MACRID_TOKEN: "t" } });
   const words = stdout.trim().split("\n");
   assert.deepEqual(JSON.parse(words[words.length - 1]), SHOWN.request);
   assert.ok(words.includes("Authorization: Bearer t"));
 });
 
-test("Python code has Python's values, and reads the token from where it is kept", () => {
+test("Python code has Python values and reads the token from the environment", () => {
   assert.match(http(SHOWN), /"by_concept": True\n/);
   assert.match(http(SHOWN), /os\.environ\['MACRID_TOKEN'\]/);
   assert.doesNotMatch(http({ ...SHOWN, hasToken: false }), /import os/);

@@ -1,4 +1,4 @@
-"""Print the shapes that the service takes and gives as an OpenAPI document, for the studio's generated types."""
+"""Print the schemas of the service as an OpenAPI document, for the studio's generated types."""
 
 import json
 import tempfile
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def shapes(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Without what is there for a reader only."""
+    """Without text for readers."""
     return {name: _bare(schema) for name, schema in schemas.items()}
 
 

@@ -43,7 +43,7 @@ export function service() {
     /** @param {(request: RecommendRequest) => object} [make] */
     async answer(make = () => ({})) {
       const next = open.shift();
-      if (!next) throw new Error("nothing was asked");
+      if (!next) throw new Error("no request was sent");
       next.done(Response.json({ items: [], warnings: [], moves: next.body.moves, ...make(next.body) }));
       await new Promise((done) => setTimeout(done));
       await new Promise((done) => setTimeout(done));

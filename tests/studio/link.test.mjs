@@ -18,18 +18,18 @@ const FULL = {
   by: "price",
 };
 
-test("a link reproduces the whole state", () => {
+test("a link restores the whole state", () => {
   assert.deepEqual(read(write(FULL)), FULL);
   const known = { ...FULL, user: "test-5", history: [] };
   assert.deepEqual(read(write(known)), known);
 });
 
-test("an empty query is the state of a first visit, and has an empty query", () => {
+test("an empty query is the initial state, whose query is empty", () => {
   assert.equal(write(read("")), "");
   assert.equal(read("").view, "picks");
 });
 
-test("a link names the run that is served, or the one that its moves were made with", () => {
+test("a link names the served run, or the run of its moves", () => {
   const here = { ...FULL, run: null };
   assert.equal(read(write(here, "winter")).run, "winter");
   assert.equal(read(write(FULL, "winter")).run, "autumn");
@@ -43,10 +43,10 @@ test("links without axes and runs still open", () => {
 });
 
 for (const query of ["?move=2.3:x", "?move=2:0.4", "?move=2.3:1..2", "?move=2.3:0.4:a b", "?share=1.5", "?share=1:-", "?move=", "?share="]) {
-  test(`a move that cannot be read is none: ${query}`, () => assert.deepEqual(read(query).moves, []));
+  test(`an unreadable move is ignored: ${query}`, () => assert.deepEqual(read(query).moves, []));
 }
 
-test("values that do not exist become the usual ones", () => {
+test("invalid values become the defaults", () => {
   const { view, list, concept, walk } = read("?view=cellar&list=mine&concept=-1&along=x");
   assert.deepEqual([view, list, concept, walk.dimension], ["picks", "overall", null, null]);
   assert.equal(read("?list=concept").list, "overall", "there is no list of a concept without the concept");

@@ -12,20 +12,20 @@ const CARD = /** @type {Model} */ (/** @type {unknown} */ ({
 const to = (/** @type {number} */ value) => [{ concept: 1, dimension: 2, to: value }];
 const rows = () => ({ concepts: [{ concept: 1, items: [{ id: "b", score: 0 }] }, { concept: 0, items: [{ id: "a", score: 0 }] }] });
 
-/** A page that shows somebody's first list. */
+/** A page with its first list. */
 async function opened(search = "?user=u", first = /** @type {() => object} */ (() => ({}))) {
-  const asked = service();
+  const requests = service();
   const { Live } = await import("../../src/macrid/serving/static/core/live.js");
   const store = new Store(address(search));
   const live = new Live(store);
   live.know(CARD);
   live.meet();
-  await asked.answer(first);
-  asked.sent.length = 0;
-  return { store, live, ...asked };
+  await requests.answer(first);
+  requests.sent.length = 0;
+  return { store, live, ...requests };
 }
 
-test("a drag has one request under way, about the concept shown, and then the newest", async () => {
+test("a drag has one request in flight, for the shown concept, and then sends the newest", async () => {
   const { store, live, sent, answer } = await opened();
   for (const value of [0.1, 0.2, 0.3]) store.drag({ moves: to(value), concept: 1, list: "concept" });
   assert.deepEqual(sent.map(({ moves, concept }) => [moves, concept]), [[to(0.1), 1]]);
@@ -37,7 +37,7 @@ test("a drag has one request under way, about the concept shown, and then the ne
   assert.equal(sent.length, 2, "letting go asks for nothing that is there already");
 });
 
-test("no drag asks for a list of every concept; letting go does", async () => {
+test("a drag requests no list of every concept; its end does", async () => {
   const { store, live, sent, answer } = await opened("?user=u&list=concepts", rows);
   assert.deepEqual(live.lists?.map(({ concept }) => concept), [1, 0]);
   store.drag({ moves: to(0.1), concept: 1 });
@@ -54,7 +54,7 @@ test("no drag asks for a list of every concept; letting go does", async () => {
   assert.deepEqual(live.lists?.map(({ concept }) => concept), [1, 0], "rows stay where they are");
 });
 
-test("badges are those of the service", async () => {
+test("badges come from the service", async () => {
   const { store, live, answer } = await opened();
   const moved = { in: [{ id: "b", before: null, after: 1 }], out: [], up: [], down: [] };
   store.step({ moves: to(0.1) });
@@ -62,7 +62,7 @@ test("badges are those of the service", async () => {
   assert.deepEqual(live.lists, [{ concept: null, items: [{ id: "b", score: 0 }], moved }]);
 });
 
-test("lists of before are asked for once, and only when they are compared", async () => {
+test("lists before the moves are requested once, and only for a comparison", async () => {
   const { store, live, sent, answer } = await opened("?user=u&concept=1&list=concept&move=1.2:0.3");
   assert.equal(live.before, null);
   live.compare(true);
@@ -74,7 +74,7 @@ test("lists of before are asked for once, and only when they are compared", asyn
   assert.equal(sent.length, 2);
 });
 
-test("an answer to somebody else's question is dropped", async () => {
+test("a response for another user is dropped", async () => {
   const { store, live, sent, answer } = await opened();
   store.step({ moves: to(0.1) });
   store.step({ user: "v", moves: [] });
@@ -84,24 +84,24 @@ test("an answer to somebody else's question is dropped", async () => {
   assert.equal(live.lists?.[0].items[0].id, "of v");
 });
 
-test("moves of a link are sent with their run, and what the service made of them is taken over and said", async () => {
+test("moves of a link are sent with their run, and the applied moves are adopted with their warnings", async () => {
   const warnings = ["1 move could not be carried over"];
   const carried = [{ concept: 1, dimension: 5, to: 0.3, axis: "0f3a" }];
-  const asked = service();
+  const requests = service();
   const { Live } = await import("../../src/macrid/serving/static/core/live.js");
   const store = new Store(address("?user=u&move=1.2:0.3:beef&share=0:0.5&run=autumn"));
   const live = new Live(store);
   live.meet();
-  assert.equal(asked.sent[0].run, "autumn");
-  assert.equal(asked.sent[0].moves?.[0].axis, "beef");
-  await asked.answer(() => ({ moves: carried, warnings }));
+  assert.equal(requests.sent[0].run, "autumn");
+  assert.equal(requests.sent[0].moves?.[0].axis, "beef");
+  await requests.answer(() => ({ moves: carried, warnings }));
   assert.deepEqual(store.get().moves, carried);
-  assert.equal(asked.sent.length, 1, "they were answered already");
+  assert.equal(requests.sent.length, 1, "they were answered already");
   store.step({ list: "concepts" });
-  await asked.answer(rows);
-  assert.deepEqual(live.warnings, warnings, "said until something else is moved");
-  assert.equal("run" in asked.sent[1], false);
+  await requests.answer(rows);
+  assert.deepEqual(live.warnings, warnings, "shown until the next move");
+  assert.equal("run" in requests.sent[1], false);
   store.step({ moves: to(0.9) });
-  await asked.answer(rows);
+  await requests.answer(rows);
   assert.deepEqual(live.warnings, []);
 });

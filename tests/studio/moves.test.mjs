@@ -18,7 +18,7 @@ test("the share of a concept and a knob of it are different sliders", () => {
   assert.deepEqual(without([SIZE], { concept: 0, dimension: 2 }), [SIZE]);
 });
 
-test("moves are the same whatever is known about their axes", () => {
+test("moves are equal whether or not their axes are known", () => {
   const { axis, ...plain } = SIZE;
   assert.equal(isSame([SIZE], [plain]), true);
   assert.equal(isSame([SIZE, SHARE], [SHARE, SIZE]), false);
@@ -26,7 +26,7 @@ test("moves are the same whatever is known about their axes", () => {
   assert.equal(axis, "0f3a");
 });
 
-test("the moves of an answer are those that were applied", () => {
+test("a response has the applied moves", () => {
   const answer = { unknown: [], items: [], moves: [{ ...SIZE, by: null }, { ...SHARE, axis: null }, { towards: "year", amount: 1 }] };
   assert.deepEqual(applied(answer, []), [SIZE, SHARE]);
   assert.deepEqual(applied({ unknown: [], items: [], moves: [] }, [SIZE]), []);

@@ -13,23 +13,23 @@ const draw = random();
 const next = () => /** @type {number} */ (draw.next().value);
 const cloud = new Points(Array.from({ length: 500 }, next), Array.from({ length: 500 }, next));
 
-test("the nearest point is the nearest, or none within reach", () => {
+test("the nearest point is found, if any is within reach", () => {
   for (let trial = 0; trial < 200; trial += 1) {
     const [x, y, reach] = [1.4 * next() - 0.2, 1.4 * next() - 0.2, 0.2 * next()];
     const away = [...cloud.x].map((px, i) => Math.hypot(px - x, cloud.y[i] - y));
     const least = Math.min(...away);
-    const found = cloud.nearest(x, y, reach);
-    assert.equal(found === -1 ? null : away[found], least <= reach ? least : null);
+    const nearest = cloud.nearest(x, y, reach);
+    assert.equal(nearest === -1 ? null : away[nearest], least <= reach ? least : null);
   }
   assert.equal(new Points([], []).nearest(0, 0, 1), -1);
 });
 
-test("a lasso takes what is inside, of a shape with a notch too", () => {
+test("a lasso selects the points inside, even of a concave shape", () => {
   const points = new Points([1, 5, 9, 5], [1, 1, 1, 8]);
   assert.deepEqual(points.inside([[0, 0], [10, 0], [10, 10], [6, 10], [5, 2], [4, 10], [0, 10]]), [0, 1, 2]);
 });
 
-test("a camera that fits shows everything, and what is under a zoom stays there", () => {
+test("a fitted camera shows everything, and zooming keeps the point under the pointer", () => {
   const camera = Object.assign(new Camera(), { width: 800, height: 300 });
   Object.assign(camera, camera.fit(cloud.box));
   for (let i = 0; i < cloud.n; i += 1) {
@@ -55,7 +55,7 @@ test("names are at their concepts, the largest first, and never overlap", () => 
   assert.equal(room.isFree({ ...box, left: 70 }), false, "beyond the edge");
 });
 
-test("a map that is computed moves the same items; another one forgets what was chosen", () => {
+test("a computed map moves the same items; another run's map clears the selection", () => {
   const state = new MapState();
   const map = { state: /** @type {const} */ ("computing"), id: ["a", "b"], concept: [0, 1], x: [0, 1], y: [0, 1] };
   const { next: points, isSame } = state.take(map);

@@ -7,7 +7,7 @@ import { address } from "./fakes.mjs";
 const MOVE = { concept: 1, dimension: 2, to: 0.5 };
 const to = (/** @type {number} */ value) => [{ ...MOVE, to: value }];
 
-test("the back button and undo take back one step each", () => {
+test("the back button and undo each revert one step", () => {
   const page = address("?user=u");
   const store = new Store(page);
   store.step({ moves: to(0.1) });
@@ -22,7 +22,7 @@ test("the back button and undo take back one step each", () => {
   assert.deepEqual(store.get().moves, []);
 });
 
-test("a drag is one step, from where it began to where it ended", () => {
+test("a drag is one step, from its start to its end", () => {
   const page = address();
   const store = new Store(page);
   for (const value of [0.1, 0.2, 0.3]) store.drag({ moves: to(value) });
@@ -36,7 +36,7 @@ test("a drag is one step, from where it began to where it ended", () => {
   assert.equal(store.canUndo, false);
 });
 
-test("presses of a key on one knob, one soon after the other, are one step", () => {
+test("quick key presses on one knob are one step", () => {
   const page = address();
   const store = new Store(page);
   for (const value of [0.1, 0.2, 0.3]) store.step({ moves: to(value) }, "knob-1-2");
@@ -48,13 +48,13 @@ test("presses of a key on one knob, one soon after the other, are one step", () 
   assert.deepEqual(store.get().moves, []);
 });
 
-test("what is looked at is no step to undo", () => {
+test("changing the view is not an undo step", () => {
   const store = new Store(address());
   store.step({ view: "map", by: "price", concept: 3 });
   assert.equal(store.canUndo, false);
 });
 
-test("listeners hear what has changed, and of every step", () => {
+test("listeners get every step and what it changed", () => {
   const store = new Store(address());
   /** @type {string[][]} */
   const heard = [];
@@ -65,7 +65,7 @@ test("listeners hear what has changed, and of every step", () => {
   assert.deepEqual(heard, [["moves", "concept"], []]);
 });
 
-test("moves that the service carried over are no step, belong to this run, and reach the address", (t) => {
+test("carried-over moves are not a step, belong to this run, and reach the address", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const page = address("?user=u&move=1.2:0.5&run=autumn");
   const store = new Store(page);

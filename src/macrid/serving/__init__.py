@@ -1,1 +1,1 @@
-"""Recommendations over HTTP, and the studio: `create_app(run, settings)`."""
+"""Recommendations and the studio over HTTP: `create_app(run, settings)`."""

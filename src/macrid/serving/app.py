@@ -1,4 +1,4 @@
-"""The app: a run behind HTTP, and the studio in front of it."""
+"""The ASGI app: API and studio."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 STATIC = Path(__file__).parent / "static"
-ABOUT = """Recommendations that come apart into concepts and dimensions a person can name and move.
+ABOUT = """Recommendations by concept, along dimensions that people can name and move.
 
-Ids are your own; answers have them as strings. Errors are problems (RFC 9457), whose `detail` says what to do.
+Item and user ids are your own; responses return them as strings. Errors follow RFC 9457; `detail` says what to do.
 """
 
 
@@ -37,9 +37,9 @@ def create_app(
     on_start: Callable[[Service], None] | None = None,
     on_reload: Callable[[], None] | None = None,
 ) -> FastAPI:
-    """A run as an ASGI app, studio included.
+    """An ASGI app that serves a run, including the studio.
 
-    shared, on_start, on_reload: for servers of several processes, see `macrid.serving.server`.
+    shared, on_start, on_reload: for servers with several processes, see `macrid.serving.server`.
     """
     settings = settings or ServingSettings.make()
     service = Service(run, settings, shared)
@@ -57,7 +57,7 @@ def create_app(
         description=ABOUT,
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # it would load scripts from elsewhere
+        docs_url=None,  # would load scripts from another site
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
@@ -70,7 +70,7 @@ def create_app(
     _describe(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
     app.add_middleware(Guard, service=service)
-    if settings.origins:  # outside of the guard, so that an allowed page reads its refusals
+    if settings.origins:  # outside the guard, so that allowed pages can read its errors
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(settings.origins),
@@ -89,21 +89,21 @@ def _serve_studio(app: FastAPI) -> None:
 
 
 def _describe(app: FastAPI, settings: ServingSettings) -> None:
-    """Add to the description what FastAPI does not know: the shape of problems, and the token."""
-    made: Callable[[], dict[str, Any]] = app.openapi
+    """Add the error format and the token to the OpenAPI description."""
+    generate: Callable[[], dict[str, Any]] = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            found = made()
-            parts = found.setdefault("components", {})
+            document = generate()
+            parts = document.setdefault("components", {})
             parts.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
-            for told in (told for methods in found["paths"].values() for told in methods.values()):
-                told["summary"] = re.split(r"[.;:]", told["description"])[0]
+            for operation in (operation for methods in document["paths"].values() for operation in methods.values()):
+                operation["summary"] = re.split(r"[.;:]", operation["description"])[0]
             for unused in ("HTTPValidationError", "ValidationError"):
                 parts["schemas"].pop(unused, None)
             if settings.token is not None:
                 parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-                found["security"] = [{"token": []}]
+                document["security"] = [{"token": []}]
         assert app.openapi_schema is not None
         return app.openapi_schema
 

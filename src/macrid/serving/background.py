@@ -1,9 +1,9 @@
-"""What takes long and is needed once per run, the map and the inspection: computed in another process, kept in the run.
+"""The map and the inspection: slow, so computed once per run, in another process, and saved in the run.
 
     python -m macrid.serving.background RUN SPARE map|inspection WEIGHTS
 
-However many processes serve a run, one computes; those of the others wait for its lock and find its file. A plain
-subprocess, because the processes of `concurrent.futures` import the caller's script again and cannot be ended.
+If several processes serve a run, one computes; the others wait for its lock and read its file. This is a plain
+subprocess because workers of `concurrent.futures` re-import the caller's script and cannot be killed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from macrid.runs import load, read_histories, weights_digest
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
-LOCKED = {"map": "model.safetensors", "inspection": "config.json"}  # can be locked in a read-only run, too
+LOCKED = {"map": "model.safetensors", "inspection": "config.json"}  # files that can be locked even in a read-only run
 NICE = 10  # requests come first
-ENVIRONMENT = {  # t-SNE takes all cores, and threads that spin while they wait make it many times slower on busy ones
+ENVIRONMENT = {  # t-SNE takes all cores, and spinning threads make it many times slower when they are busy
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "OMP_WAIT_POLICY": "passive",
 }
@@ -42,17 +42,17 @@ class Computed:
     """The map (x and y, each (items,)) or the inspection (as `macrid inspect --json` prints it) of a run."""
 
     def __init__(self, what: str, run: Path, weights: str, shared: Path | None = None) -> None:
-        """weights: digest of those served. shared: where all processes keep what cannot be written into the run."""
+        """weights: digest of the served weights. shared: folder for results if the run is read-only."""
         self._what, self._run, self._weights, self._spare = what, run, weights, shared
         self._result: Any = None
-        self._version = self._attempt = ""  # of the result, of the last process
+        self._version = self._attempt = ""  # of the result, of the last attempt
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()
 
     def get(self, *, start: bool = True) -> tuple[State, Any, str | None]:
-        """State, result, and what went wrong; an inspection from before the last change of names until it is ready.
+        """State, result and error message; while an inspection is computing, the result may have earlier names.
 
-        start: compute it if there is none yet.
+        start: compute a missing result.
         """
         with self._lock:
             version = _version(self._what, self._run, self._weights)
@@ -65,24 +65,24 @@ class Computed:
             if start:
                 try:
                     self._start()
-                except OSError as error:  # tried again at the next look
+                except OSError as error:  # retried on the next call
                     return "failed", self._result, f"the {self._what} cannot be computed: {first_line(error)}"
                 self._attempt = version
             return "computing", self._result, None
 
     def read(self, version: str) -> bool:
-        """Whether there is a result of that version; one with other names is better than none."""
+        """Whether a result of that version exists; without one, a result with other names is kept meanwhile."""
         for folder in (self._run, self._spare):
             if self._version == version or folder is None:
                 break
-            with suppress(Exception):  # missing, damaged, from an earlier version of macrid: as good as none
-                result, weights, found = _read(self._what, folder)
-                if found == version or (weights == self._weights and self._result is None):
-                    self._result, self._version = result, found
+            with suppress(Exception):  # missing, damaged or from an earlier version of macrid
+                result, weights, file_version = _read(self._what, folder)
+                if file_version == version or (weights == self._weights and self._result is None):
+                    self._result, self._version = result, file_version
         return self._version == version
 
     def close(self) -> None:
-        """End what is being computed."""
+        """Kill a running computation."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
@@ -93,27 +93,27 @@ class Computed:
             self._spare = Path(tempfile.mkdtemp(prefix="macrid-"))
             weakref.finalize(self, shutil.rmtree, self._spare, ignore_errors=True)
         self._log = self._spare / f"{self._what}-{os.getpid()}.log"
-        given = [str(self._run), str(self._spare), self._what, self._weights]
+        arguments = [str(self._run), str(self._spare), self._what, self._weights]
         path = os.pathsep.join(entry for entry in sys.path if entry)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, *given], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [sys.executable, "-P", "-m", __name__, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
             )  # fmt: skip
-        with suppress(AttributeError, OSError):  # not on Windows, or it has ended
+        with suppress(AttributeError, OSError):  # Windows, or it has ended already
             os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
 
     def _failure(self) -> str:
         assert self._process is not None
         status = self._process.returncode
         if status < 0:
-            return f"its process was ended by signal {-status}; memory may have run out"
+            return f"its process was killed by signal {-status}, possibly for lack of memory"
         lines = self._log.read_text(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line), f"exit status {status}, but no file that can be read")
+        return next((line for line in reversed(lines) if line), f"exit status {status}, but no readable file")
 
 
 def _version(what: str, run: Path, weights: str) -> str:
-    """Changes with the weights; that of an inspection with axes and names, too."""
+    """Changes with the weights; for an inspection, also with axes and names."""
     if what == "map":
         return weights
     digest = hashlib.sha256(weights.encode())
@@ -124,7 +124,7 @@ def _version(what: str, run: Path, weights: str) -> str:
 
 
 def _read(what: str, folder: Path) -> tuple[Any, str, str]:
-    """Result, digest of the weights, and version."""
+    """Result, weights digest and version."""
     if what == "inspection":
         content = json.loads((folder / FILES[what]).read_bytes())
         return content["inspection"], content["weights"], content["digest"]
@@ -134,11 +134,11 @@ def _read(what: str, folder: Path) -> tuple[Any, str, str]:
 
 
 def compute(what: str, run: Path, weights: str) -> bytes:
-    """The content of the file."""
+    """The file content."""
     version = _version(what, run, weights)
     model = load(run, "cpu")
     if weights_digest(run) != weights:
-        raise RunError(f"{run}: has been replaced since it was opened; reload it")
+        raise RunError(f"{run}: replaced since it was opened; reload it")
     if what == "map":
         from macrid.pictures.layout import layout
 
@@ -151,7 +151,7 @@ def compute(what: str, run: Path, weights: str) -> bytes:
 
 
 def main(run: Path, spare: Path, what: str, weights: str) -> None:
-    """Compute one of them and keep it, unless another process just has."""
+    """Compute and save one of them, unless another process just has."""
     with (run / LOCKED[what]).open("rb") as file:
         lock(file.fileno(), wait=True)
         if Computed(what, run, weights, spare).read(_version(what, run, weights)):

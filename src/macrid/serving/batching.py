@@ -1,6 +1,6 @@
-"""Concurrent questions, gathered: whatever arrives while the model is busy is answered in its next batch.
+"""Batches concurrent questions: those that arrive while the model is busy go into its next batch.
 
-Nothing waits for a batch to fill: an idle model takes a single question at once.
+No question waits for a batch to fill: an idle model answers a single one at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class Batcher(Generic[Question, Answer]):
-    """Answers many questions with one call, on a thread of its own."""
+    """Answers many questions with one call, on its own thread."""
 
     def __init__(
         self,
@@ -27,16 +27,16 @@ class Batcher(Generic[Question, Answer]):
         queue: int,
         on_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
-        """most: questions in a batch. queue: questions that may wait. on_batch: told the size of each."""
+        """most: questions per batch. queue: questions that may wait. on_batch: called with each batch size."""
         self._answer, self._most, self._queue, self._on_batch = answer, most, queue, on_batch
         self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="macrid-batch")
         self._pump: asyncio.Task[None] | None = None
 
     async def ask(self, question: Question) -> Answer:
-        """The answer; a `RefusedError` if too many are waiting already."""
+        """The answer; a `RefusedError` if the queue is full."""
         if len(self._waiting) >= self._queue:
-            raise RefusedError(503, f"{self._queue:,} requests are waiting already; try again", {"retry-after": "1"})
+            raise RefusedError(503, f"{self._queue:,} requests are already waiting; try again", {"retry-after": "1"})
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((question, future))
         if self._pump is None or self._pump.done():
@@ -46,16 +46,16 @@ class Batcher(Generic[Question, Answer]):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
-            taken = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-            taken = [pair for pair in taken if not pair[1].done()]  # the others have been given up
-            if not taken:
+            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            batch = [pair for pair in batch if not pair[1].done()]  # clients of the others have gone
+            if not batch:
                 continue
-            self._on_batch(len(taken))
+            self._on_batch(len(batch))
             try:
-                answers = await loop.run_in_executor(self._thread, self._answer, [question for question, _ in taken])
+                answers = await loop.run_in_executor(self._thread, self._answer, [question for question, _ in batch])
             except Exception as error:
-                answers = [error] * len(taken)
-            for (_, future), answer in zip(taken, answers, strict=True):
+                answers = [error] * len(batch)
+            for (_, future), answer in zip(batch, answers, strict=True):
                 if future.done():
                     continue
                 if isinstance(answer, Exception):
@@ -64,5 +64,5 @@ class Batcher(Generic[Question, Answer]):
                     future.set_result(answer)
 
     def close(self) -> None:
-        """Let the thread end after what it is doing."""
+        """Let the thread finish its batch and end."""
         self._thread.shutdown(wait=False)

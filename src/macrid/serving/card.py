@@ -1,4 +1,4 @@
-"""The model card: what is served, and what its concepts and dimensions are called and why."""
+"""The model card: the model, its concepts and dimensions, their names and the evidence for them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from macrid.version import __version__
 if TYPE_CHECKING:
     from macrid.serving.hosted import Hosted
 
-MOST_KNOBS = 8  # of a concept on the card; the others are asked for by themselves
+MOST_KNOBS = 8  # per concept on the card; the rest have their own endpoint
 BINS = 32
 MOST_EVIDENCE = 5
-MOST_CATEGORIES = 200  # of an attribute that a map is coloured by; all others are "other"
+MOST_CATEGORIES = 200  # of an attribute on the map; the rest are "other"
 
 
 class Card:
-    """Tells about one run."""
+    """Describes one run."""
 
     def __init__(self, hosted: Hosted, settings: ServingSettings, can_edit: bool) -> None:
         self.hosted, self.settings, self.can_edit = hosted, settings, can_edit
@@ -66,22 +66,21 @@ class Card:
     # Concepts and dimensions
 
     def concepts(self) -> list[dict[str, Any]]:
-        names = self._names()
-        return [self.concept(entry) for entry in names.concepts]
+        return [self.concept(entry) for entry in self._names().concepts]
 
     def concept(self, entry: ConceptName) -> dict[str, Any]:
         """As the schema `Concept`."""
         space, model, k = self._space(), self.hosted.model, entry.concept
-        own, popularity = space.members(k), model.popularity
+        members, popularity = space.members(k), model.popularity
         knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
         return {
             "concept": k,
             "name": entry.name,
             "label": label(entry),
             "edited": entry.edited,
-            "items": len(own),
-            "share": len(own) / len(model.items),
-            "interactions": float(popularity[own].sum() / max(1, popularity.sum())),
+            "items": len(members),
+            "share": len(members) / len(model.items),
+            "interactions": float(popularity[members].sum() / max(1, popularity.sum())),
             "strength": entry.strength,
             "p": entry.p,
             "why": entry.why,
@@ -91,8 +90,7 @@ class Card:
         }
 
     def dimensions(self, concept: int) -> list[dict[str, Any]]:
-        """All of a concept, those with the best evidence first."""
-        self.check(concept)
+        """All dimensions of a concept, best evidence first."""
         return [self.dimension(entry) for entry in self._best_first(concept)]
 
     def dimension(self, entry: DimensionName) -> dict[str, Any]:
@@ -116,11 +114,11 @@ class Card:
             "range": [round(float(end), 4) for end in usual],
             "histogram": self._histogram(entry.concept, entry.dimension, usual),
             "examples": entry.examples.model_dump(mode="json"),
-            "evidence": [found.model_dump(mode="json") for found in entry.evidence[:MOST_EVIDENCE]],
+            "evidence": [finding.model_dump(mode="json") for finding in entry.evidence[:MOST_EVIDENCE]],
         }
 
     def check(self, concept: int, dimension: int | None = None) -> None:
-        """Refuse what is not there."""
+        """Refuse numbers that do not exist."""
         space = self.hosted.concepts()
         if not 0 <= concept < space.concepts:
             raise RefusedError(404, f"no concept {concept}; there are 0 to {space.concepts - 1}")
@@ -128,8 +126,8 @@ class Card:
             raise RefusedError(404, f"no dimension {dimension}; there are 0 to {space.dim - 1}")
 
     def _best_first(self, concept: int) -> list[DimensionName]:
-        """Named ones by their evidence, popularity after the others; then the rest by how far users differ."""
-        own = [entry for entry in self._names().dimensions if entry.concept == concept]
+        """Named dimensions by evidence, popularity last; then the rest by how much users differ."""
+        entries = [entry for entry in self._names().dimensions if entry.concept == concept]
         low, high = self._range(concept)
 
         def order(entry: DimensionName) -> tuple[Any, ...]:
@@ -138,36 +136,36 @@ class Card:
             width = float(high[entry.dimension] - low[entry.dimension])
             return not named, is_popularity, -(entry.strength or 0.0) if named else -width, entry.dimension
 
-        return sorted(own, key=order)
+        return sorted(entries, key=order)
 
     def _histogram(self, concept: int, dimension: int, usual: np.ndarray) -> dict[str, Any]:
-        """Between the ends of the usual range; those beyond count at the ends."""
+        """Over the usual range; values beyond it count at its ends."""
         coordinates, of = self._coordinates[concept]
         values = np.clip(coordinates[:, dimension], *usual)
         counts, _ = np.histogram(values, BINS, range=(float(usual[0]), float(usual[1])))
         return {"of": of, "low": float(usual[0]), "high": float(usual[1]), "counts": counts.tolist()}
 
     def _range(self, concept: int) -> np.ndarray:
-        """(2, dim) between which coordinates a slider goes."""
+        """(2, dim) lowest and highest coordinates of a slider."""
         known = self._space().range_of(concept)
-        found = np.stack(known) if known is not None else np.percentile(self._coordinates[concept][0], (1, 99), axis=0)
-        found = np.asarray(found, dtype=np.float64)
-        return np.stack([found[0], np.maximum(found[1], found[0] + 1e-3)])
+        bounds = np.percentile(self._coordinates[concept][0], (1, 99), axis=0) if known is None else np.stack(known)
+        low, high = np.asarray(bounds, dtype=np.float64)
+        return np.stack([low, np.maximum(high, low + 1e-3)])
 
     @cached_property
     def _coordinates(self) -> list[tuple[np.ndarray, str]]:
-        """For every concept, coordinates along its axes of users who have it, or of its items: (n, dim)."""
-        space, found = self._space(), []
+        """For every concept, coordinates along its axes of its users, or of its items: (n, dim)."""
+        space, coordinates = self._space(), []
         sample = space.model.sample
         components = None if sample is None else (space.components(sample), space.confidence(sample))
         for k in range(space.concepts):
-            own = np.zeros(0) if components is None else components[0][components[1][:, k] >= 1, k]
-            if len(own) >= FEWEST_USERS:
-                found.append((own @ space.axes(k).T, "users"))
+            users = np.zeros(0) if components is None else components[0][components[1][:, k] >= 1, k]
+            if len(users) >= FEWEST_USERS:
+                coordinates.append((users @ space.axes(k).T, "users"))
             else:
-                turned = space.turned(k)
-                found.append((turned if len(turned) else np.zeros((1, space.dim)), "items"))
-        return found
+                items = space.turned(k)
+                coordinates.append((items if len(items) else np.zeros((1, space.dim)), "items"))
+        return coordinates
 
     def _space(self) -> Space:
         assert self.hosted.space is not None
@@ -183,39 +181,39 @@ class Card:
     @cached_property
     def attributes(self) -> dict[str, str]:
         """Name → "number" or "category"."""
-        found = {POPULARITY: "number"}
-        for attribute in read_attributes(self.hosted.model.table):
-            found[attribute.name] = "category" if attribute.numbers is None else "number"
-        return found
+        return {POPULARITY: "number"} | {
+            attribute.name: "category" if attribute.numbers is None else "number"
+            for attribute in read_attributes(self.hosted.model.table)
+        }
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`."""
         model = self.hosted.model
         if name == POPULARITY:
             return {"name": name, "kind": "number", "values": self._shown(model.popularity), "labels": []}
-        found = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
-        if found is None:
+        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        if attribute is None:
             raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
         values = np.full(len(model.items), np.nan)
-        if found.numbers is not None:
-            values[found.items] = found.numbers
+        if attribute.numbers is not None:
+            values[attribute.items] = attribute.numbers
             return {"name": name, "kind": "number", "values": self._shown(values), "labels": []}
-        order = np.argsort(-np.asarray(found.shares.sum(axis=0)).ravel(), kind="stable")
-        place = np.argsort(order)  # of each value by how frequent it is
-        shares = found.shares.tocsr()
+        order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
+        place = np.argsort(order)  # of each value by frequency
+        shares = attribute.shares.tocsr()
         first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
-        values[found.items] = np.minimum(first, MOST_CATEGORIES)
-        labels = [found.values[value] for value in order[:MOST_CATEGORIES]]
+        values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
+        labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
         if len(order) > MOST_CATEGORIES:
             labels.append("other")
-        about = {"labels": labels, "has_several": found.has_several}
+        about = {"labels": labels, "has_several": attribute.has_several}
         return {"name": name, "kind": "category", "values": self._shown(values), **about}
 
     def _shown(self, values: np.ndarray) -> list[float | None]:
-        """Of the items on the map; None where unknown."""
+        """For the items on the map; None where unknown."""
         return [None if np.isnan(value) else float(value) for value in values[self.hosted.on_map]]
 
 
 def _without_paths(data: dict[str, Any]) -> dict[str, Any]:
-    """Where data came from, but not where it lies on this machine."""
+    """The origin of the data, but not its path on this machine."""
     return {name: value for name, value in data.items() if name != "path"}

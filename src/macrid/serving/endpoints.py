@@ -1,4 +1,4 @@
-"""Every address under /v1."""
+"""The endpoints under /v1."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from macrid.serving.recommending import Person, batch, check_length, check_n, mo
 from macrid.serving.service import Service
 from macrid.version import __version__
 
-Limit = Annotated[int, Query(ge=1, le=100, description="How many on a page.")]
-Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many to leave out before them.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="Page size.")]
+Offset = Annotated[int, Query(ge=0, le=10_000_000, description="How many to skip.")]
 Number = Annotated[int, Path(ge=0)]
-OPEN: dict[str, Any] = {"security": []}  # no token is asked for
+NO_TOKEN: dict[str, Any] = {"security": []}
 NO_STORE = {"cache-control": "no-store"}
 
 
 def router(service: Service, on_reload: Callable[[], None] | None = None) -> APIRouter:
-    """on_reload: told when a run was swapped in, so that other processes follow."""
-    found = APIRouter(prefix="/v1", responses=answers())
-    _people(found, service)  # asked most often, and found first
-    _about(found, service)
-    _items(found, service)
-    _concepts(found, service)
-    _running(found, service, on_reload)
-    return found
+    """on_reload: called after a new run is loaded, so that other processes follow."""
+    api = APIRouter(prefix="/v1", responses=answers())
+    _people(api, service)  # first, because the most frequent requests then match soonest
+    _about(api, service)
+    _items(api, service)
+    _concepts(api, service)
+    _running(api, service, on_reload)
+    return api
 
 
 def _json(content: Any, **headers: str) -> Response:
-    """The schemas of the description are checked in tests, not for every request."""
+    """Skips validation: tests check responses against their schemas."""
     return Response(
         to_json(content, inf_nan_mode="null"), headers={**NO_STORE, **headers}, media_type="application/json"
     )
 
 
-def _direct(body: type[BaseModel]) -> type[APIRoute]:
-    """A route that reads its body, and nothing else, from the bytes: for what is asked most often."""
+def _direct(schema: type[BaseModel]) -> type[APIRoute]:
+    """A faster route that only parses its body: for the most frequent requests."""
 
     class Direct(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
@@ -63,10 +63,10 @@ def _direct(body: type[BaseModel]) -> type[APIRoute]:
                 if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                     raise RefusedError(422, "send a JSON object, with the header content-type: application/json")
                 try:
-                    asked = body.model_validate_json(content)
+                    body = schema.model_validate_json(content)
                 except ValidationError as error:
                     raise RequestValidationError(error.errors(include_url=False)) from None
-                return await self.endpoint(asked)
+                return await self.endpoint(body)
 
             return handle
 
@@ -76,14 +76,14 @@ def _direct(body: type[BaseModel]) -> type[APIRoute]:
 def _about(router: APIRouter, service: Service) -> None:
     @router.get("/model", response_model=schemas_about.Model, tags=["about"])
     async def model_card() -> Response:
-        """What is served: settings, scores, concepts and dimensions with names and evidence."""
+        """The model card: settings, scores, concepts and dimensions with names and evidence."""
         hosted = service.hosted
         hosted.refresh_names()
         return _json(await service.slowly(hosted.card.model))
 
     @router.get("/report", response_model=schemas_about.Report, tags=["about"])
     async def report() -> Response:
-        """How good the model is and how far it comes apart; the latter is worked out at the first call."""
+        """How good the model is and how cleanly tastes are separated; the latter is computed on the first call."""
         hosted = service.hosted
         state, inspection, message = await service.slowly(hosted.inspection.get)
         log = [{name: getattr(epoch, name) for name in epoch.__dataclass_fields__} for epoch in hosted.model.log]
@@ -99,12 +99,12 @@ def _about(router: APIRouter, service: Service) -> None:
 
     @router.get("/map", response_model=schemas_about.Map, tags=["about"])
     async def item_map() -> Response:
-        """All items on a plane; worked out at the first call, rough until then."""
+        """All items on a plane; computed on the first call, rough until then."""
         return _json(await service.slowly(_map, service.hosted))
 
     @router.get("/map/values", response_model=schemas_about.MapValues, responses=answers(404), tags=["about"])
     async def map_values(by: Annotated[str, Query(max_length=200)]) -> Response:
-        """An attribute of all items, to colour the map by."""
+        """An attribute to colour the map by."""
         return _json(await service.slowly(service.hosted.card.values, by))
 
 
@@ -112,9 +112,9 @@ def _map(hosted: Hosted) -> dict[str, Any]:
     state, placed, message = hosted.map.get()
     x, y = (part[hosted.on_map] for part in (layout.rough(hosted.model) if placed is None else placed))
     concept = np.zeros(len(x), dtype=int) if hosted.concept_of is None else hosted.concept_of[hosted.on_map]
-    told = {"x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist()}
     return {
-        "state": state, "message": hosted.without_paths(message), **told, "concept": concept.tolist(),
+        "state": state, "message": hosted.without_paths(message), "concept": concept.tolist(),
+        "x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist(),
         "id": [str(item) for item in hosted.model.items.take(hosted.on_map)],
     }  # fmt: skip
 
@@ -122,26 +122,26 @@ def _map(hosted: Hosted) -> dict[str, Any]:
 def _items(router: APIRouter, service: Service) -> None:
     @router.get("/items", response_model=schemas_about.ItemPage, responses=answers(404, 409), tags=["items"])
     async def search(
-        q: Annotated[str, Query(max_length=1_000, description="Words, or the beginning of a word or id.")] = "",
+        q: Annotated[str, Query(max_length=1_000, description="Words, or the start of a word or id.")] = "",
         limit: Limit = 20,
         offset: Offset = 0,
         concept: Annotated[int | None, Query(ge=0, description="Only items of this concept.")] = None,
     ) -> Response:
-        """Items by words in their titles, typing mistakes forgiven; the most popular ones without a query."""
+        """Search items by title, tolerating typos; without a query, the most popular items."""
         return _json(await service.slowly(_search, service.hosted, q, limit, offset, concept))
 
     @router.post("/items", response_model=schemas_about.ItemList, tags=["items"])
-    async def items(asked: schemas.ItemsRequest) -> Response:
-        """Many items by their ids."""
+    async def items(body: schemas.ItemsRequest) -> Response:
+        """Items by id."""
         hosted = service.hosted
-        check_length(service, asked.ids, "ids")
-        positions, unknown = hosted.positions(asked.ids)
+        check_length(service, body.ids, "ids")
+        positions, unknown = hosted.positions(body.ids)
         return _json(
-            {"items": [_found(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]}
+            {"items": [_listed(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]}
         )
 
     @router.get("/items/{item:path}", response_model=schemas_about.Item, responses=answers(404), tags=["items"])
-    async def item(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
+    async def item(item: Annotated[str, Path(max_length=schemas.LONGEST_ID)]) -> Response:
         """Everything known about an item."""
         hosted = service.hosted
         return _json(_item(hosted, hosted.position(item)))
@@ -152,7 +152,7 @@ def _items(router: APIRouter, service: Service) -> None:
         responses={**answers(404), 200: {"description": "A picture.", "content": {"image/*": {}}}, 304: {}},
         tags=["items"],
     )
-    async def picture(item: Annotated[str, Path(max_length=schemas.MOST_LETTERS)], request: Request) -> Response:
+    async def picture(item: Annotated[str, Path(max_length=schemas.LONGEST_ID)], request: Request) -> Response:
         """The picture of an item."""
         hosted = service.hosted
         position = hosted.position(item)
@@ -160,28 +160,28 @@ def _items(router: APIRouter, service: Service) -> None:
         headers = {"etag": etag, "cache-control": "private, max-age=3600", "content-security-policy": PICTURE_POLICY}
         if etag and etag in request.headers.get("if-none-match", "") and hosted.pictures.has(position):
             return Response(status_code=304, headers=headers)
-        found = hosted.pictures.of(position)
-        if found is None:
+        content, media_type = hosted.pictures.of(position) or (None, None)
+        if content is None:
             raise RefusedError(404, f"item {item[:80]!r} has no picture")
-        return Response(found[0], headers=headers, media_type=found[1])
+        return Response(content, headers=headers, media_type=media_type)
 
     @router.get("/similar", response_model=schemas.Similar, responses=answers(404), tags=["items"])
     async def similar(
-        item: Annotated[str, Query(max_length=schemas.MOST_LETTERS)], n: Annotated[int, Query(ge=1)] = 10
+        item: Annotated[str, Query(max_length=schemas.LONGEST_ID)], n: Annotated[int, Query(ge=1)] = 10
     ) -> Response:
-        """Items close to an item."""
+        """Items similar to an item."""
         hosted = service.hosted
         check_n(service, n)
         position = hosted.position(item)
-        found = await service.slowly(hosted.model.similar_items, hosted.model.items[position], n)
-        return _json({"item": item, "items": [entry.as_json() for entry in found]})
+        similar = await service.slowly(hosted.model.similar_items, hosted.model.items[position], n)
+        return _json({"item": item, "items": [entry.as_json() for entry in similar]})
 
     @router.post("/traverse", response_model=schemas.Traversed, responses=answers(404, 409), tags=["steering"])
-    async def walk(asked: schemas.TraverseRequest) -> Response:
-        """Items that differ from one in a single dimension."""
+    async def walk(body: schemas.TraverseRequest) -> Response:
+        """Walk along one dimension: items that differ in little else."""
         hosted = service.hosted
         hosted.concepts()
-        return _json(await service.slowly(_traverse, hosted, service, asked))
+        return _json(await service.slowly(_traverse, hosted, service, body))
 
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -193,10 +193,10 @@ def _search(hosted: Hosted, q: str, limit: int, offset: int, concept: int | None
         hosted.card.check(concept)
         among = np.asarray(hosted.concept_of == concept)
     positions, total = hosted.search.find(q, limit=limit, offset=offset, among=among)
-    return {"total": total, "offset": offset, "items": [_found(hosted, int(at)) for at in positions]}
+    return {"total": total, "offset": offset, "items": [_listed(hosted, int(at)) for at in positions]}
 
 
-def _found(hosted: Hosted, position: int) -> dict[str, Any]:
+def _listed(hosted: Hosted, position: int) -> dict[str, Any]:
     return {**hosted.ref(position), "popularity": int(hosted.model.popularity[position])}
 
 
@@ -206,16 +206,16 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     concepts = None
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
-    found = {"concept_share": None, **_found(hosted, position)}
+    listed = {"concept_share": None, **_listed(hosted, position)}
     return {
-        **found, "concepts": concepts,
+        **listed, "concepts": concepts,
         "attributes": {name: _plain(value) for name, value in row.items() if name != "title"},
-        "picture": f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None,
+        "picture": f"/v1/pictures/{quote(listed['id'], safe='')}" if hosted.pictures.has(position) else None,
     }  # fmt: skip
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """As a JSON value."""
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, float) and not np.isfinite(value):
@@ -223,27 +223,27 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _traverse(hosted: Hosted, service: Service, asked: schemas.TraverseRequest) -> dict[str, Any]:
+def _traverse(hosted: Hosted, service: Service, body: schemas.TraverseRequest) -> dict[str, Any]:
     model = hosted.model
-    if sum(given is not None for given in (asked.item, asked.history, asked.user)) != 1:
-        raise RequestError("start from an item, a history or a user: give one of them")
+    if sum(start is not None for start in (body.item, body.history, body.user)) != 1:
+        raise RequestError("give exactly one of item, history and user to start from")
     start: dict[str, Any] = {"item": None}
-    if asked.item is not None:
-        start["item"] = model.items[int(hosted.all_known([asked.item], "item")[0])]
+    if body.item is not None:
+        start["item"] = model.items[int(hosted.all_known([body.item], "item")[0])]
     else:
-        person = person_of(hosted, service, asked.history, asked.user)
+        person = person_of(hosted, service, body.history, body.user)
         start["history"] = [model.items[int(at)] for at in person.history]
-    found = traverse(
-        model, dimension=asked.dimension, steps=asked.steps, concept=asked.concept, min_users=asked.min_users,
-        keep_start=asked.keep_start, **start,
+    walk = traverse(
+        model, dimension=body.dimension, steps=body.steps, concept=body.concept, min_users=body.min_users,
+        keep_start=body.keep_start, **start,
     )  # fmt: skip
-    return found.as_json()
+    return walk.as_json()
 
 
 def _people(router: APIRouter, service: Service) -> None:
-    async def recommend_items(asked: schemas.RecommendRequest) -> Response:
-        """Items for a history or a known user, after any moves, and what the moves changed."""
-        return _json(await recommend(service.hosted, service, asked))
+    async def recommend_items(body: schemas.RecommendRequest) -> Response:
+        """Items for a history or a known user, after any moves, with what the moves changed."""
+        return _json(await recommend(service.hosted, service, body))
 
     router.add_api_route(
         "/recommend", recommend_items, methods=["POST"], response_model=schemas.Recommended,
@@ -251,36 +251,36 @@ def _people(router: APIRouter, service: Service) -> None:
     )  # fmt: skip
 
     @router.post("/recommend/batch", response_model=schemas.BatchRecommended, tags=["steering"])
-    async def recommend_batch(asked: schemas.BatchRequest) -> Response:
+    async def recommend_batch(body: schemas.BatchRequest) -> Response:
         """Items for many histories."""
-        return _json(await batch(service.hosted, service, asked))
+        return _json(await batch(service.hosted, service, body))
 
     @router.post("/encode", response_model=schemas.Encoded, responses=answers(404, 409), tags=["steering"])
-    async def encode(asked: schemas.EncodeRequest) -> Response:
-        """Where somebody is: shares of concepts, and a component in each."""
+    async def encode(body: schemas.EncodeRequest) -> Response:
+        """A user's share and position in each concept."""
         hosted = service.hosted
         hosted.concepts()
-        person = person_of(hosted, service, asked.history, asked.user)
-        moves, warnings = await moves_of(hosted, service, asked)
-        return _json(await service.slowly(_encode, hosted, person, moves, asked.bounded, warnings))
+        person = person_of(hosted, service, body.history, body.user)
+        moves, warnings = await moves_of(hosted, service, body)
+        return _json(await service.slowly(_encode, hosted, person, moves, body.bounded, warnings))
 
     @router.get("/users", response_model=schemas_about.UserPage, tags=["people"])
     async def users(
-        q: Annotated[str, Query(max_length=200, description="How the id begins.")] = "",
+        q: Annotated[str, Query(max_length=200, description="Start of the id.")] = "",
         limit: Limit = 20,
         offset: Offset = 0,
     ) -> Response:
-        """Users whose histories are at hand."""
+        """Users whose histories the service knows."""
         page, total = service.hosted.users.page(q, limit, offset)
-        told = [{"id": user, "items": items} for user, items in page]
-        return _json({"total": total, "offset": offset, "users": told})
+        listed = [{"id": user, "items": items} for user, items in page]
+        return _json({"total": total, "offset": offset, "users": listed})
 
     @router.get("/users/{user:path}", response_model=schemas_about.UserHistory, responses=answers(404), tags=["people"])
-    async def user(user: Annotated[str, Path(max_length=schemas.MOST_LETTERS)]) -> Response:
-        """What a known user has."""
+    async def user(user: Annotated[str, Path(max_length=schemas.LONGEST_ID)]) -> Response:
+        """The history of a known user."""
         hosted = service.hosted
         positions = hosted.users.history(user)
-        return _json({"id": user, "history": [_found(hosted, int(at)) for at in positions]})
+        return _json({"id": user, "history": [_listed(hosted, int(at)) for at in positions]})
 
 
 @torch.no_grad()
@@ -322,7 +322,7 @@ def _concepts(router: APIRouter, service: Service) -> None:
         tags=["about"],
     )
     async def dimensions(concept: Number) -> Response:
-        """All dimensions of a concept, those with the best evidence first."""
+        """All dimensions of a concept, best evidence first."""
         card = service.hosted.card
         card.check(concept)
         return _json({"concept": concept, "dimensions": await service.slowly(card.dimensions, concept)})
@@ -330,12 +330,12 @@ def _concepts(router: APIRouter, service: Service) -> None:
     @router.patch(
         "/concepts/{concept}", response_model=schemas_about.Concept, responses=answers(404, 409), tags=["names"]
     )  # fmt: skip
-    async def rename_concept(concept: Number, asked: schemas.ConceptRename) -> Response:
-        """Call a concept something else; the run keeps it."""
+    async def rename_concept(concept: Number, body: schemas.ConceptRename) -> Response:
+        """Rename a concept; the name is saved in the run."""
         hosted = service.hosted
         service.check_may_edit()
         hosted.card.check(concept)
-        await service.slowly(hosted.rename, lambda names: names.renamed(concept, asked.name))
+        await service.slowly(hosted.rename, lambda names: names.renamed(concept, body.name))
         return _json(await service.slowly(lambda: hosted.card.concepts()[concept]))
 
     @router.patch(
@@ -344,15 +344,13 @@ def _concepts(router: APIRouter, service: Service) -> None:
         responses=answers(404, 409),
         tags=["names"],
     )
-    async def rename_dimension(concept: Number, dimension: Number, asked: schemas.DimensionRename) -> Response:
-        """Call a dimension or its ends something else; the run keeps it."""
+    async def rename_dimension(concept: Number, dimension: Number, body: schemas.DimensionRename) -> Response:
+        """Rename a dimension or its ends; the names are saved in the run."""
         hosted = service.hosted
         service.check_may_edit()
         hosted.card.check(concept, dimension)
-        given = asked.model_dump(exclude_none=True)
-        await service.slowly(
-            hosted.rename, lambda names: names.renamed_dimension(concept, dimension, **given)
-        )  # fmt: skip
+        texts = body.model_dump(exclude_none=True)
+        await service.slowly(hosted.rename, lambda names: names.renamed_dimension(concept, dimension, **texts))
         names = meaning_of(hosted.model).names
         assert names is not None
         return _json(await service.slowly(hosted.card.dimension, names.dimension(concept, dimension)))
@@ -360,12 +358,12 @@ def _concepts(router: APIRouter, service: Service) -> None:
 
 def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] | None) -> None:
     @router.post("/reload", response_model=schemas_about.Reloaded, responses=answers(404, 409), tags=["running"])
-    async def reload(asked: schemas.ReloadRequest) -> Response:
-        """Serve a new run, or the same one read again, without dropping a request."""
+    async def reload(body: schemas.ReloadRequest) -> Response:
+        """Load another run, or the same one again, without dropping a request."""
         service.check_may_edit()
-        run = None if asked.run is None else service.beside(asked.run)
+        run = None if body.run is None else service.beside(body.run)
         if run is not None and not run.is_dir():
-            raise RefusedError(404, f"no run {run.name[:80]!r} beside the one served now")
+            raise RefusedError(404, f"no run {run.name[:80]!r} beside the current one")
         hosted = await service.reload(run)
         if run is not None:
             service.agree_on(run)
@@ -375,29 +373,29 @@ def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] 
 
 
 def health(service: Service) -> APIRouter:
-    """Asked by what keeps the service running; at the root, and under /v1."""
-    found = APIRouter(tags=["running"])
+    """Probes and metrics; at the root and under /v1."""
+    api = APIRouter(tags=["running"])
 
-    @found.head("/healthz", include_in_schema=False)
-    @found.get("/healthz", response_model=schemas_about.Health, openapi_extra=OPEN)
+    @api.head("/healthz", include_in_schema=False)
+    @api.get("/healthz", response_model=schemas_about.Health, openapi_extra=NO_TOKEN)
     async def healthz() -> Response:
         """Whether the process is alive."""
         return JSONResponse({"status": "ok", "version": __version__}, headers=NO_STORE)
 
-    @found.head("/readyz", include_in_schema=False)
-    @found.get("/readyz", response_model=schemas_about.Ready, responses=answers(503, common=()), openapi_extra=OPEN)
+    @api.head("/readyz", include_in_schema=False)
+    @api.get("/readyz", response_model=schemas_about.Ready, responses=answers(503, common=()), openapi_extra=NO_TOKEN)
     async def readyz() -> Response:
-        """Whether it takes requests; not while it is about to end."""
+        """Whether the process takes requests; not during shutdown."""
         if service.is_draining:
-            raise RefusedError(503, "this process is about to end and takes no new requests", {"retry-after": "1"})
+            raise RefusedError(503, "this process is shutting down", {"retry-after": "1"})
         hosted = service.hosted
-        told = {"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest}
-        return JSONResponse(told, headers=NO_STORE)
+        content = {"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest}
+        return JSONResponse(content, headers=NO_STORE)
 
-    @found.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})
+    @api.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
-        """Counts and times for Prometheus."""
+        """Prometheus metrics."""
         content, kind = service.metrics.text()
         return Response(content, media_type=kind, headers=NO_STORE)
 
-    return found
+    return api

@@ -1,4 +1,4 @@
-"""What stands between the network and the app: who may ask, how much, how long, and what every answer carries."""
+"""Middleware: host, origin and token checks, size and time limits, security headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 METHODS = ("GET", "HEAD", "POST", "PATCH", "OPTIONS")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger("macrid.serving")
-OPEN = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")  # asked by what keeps the service running
+PROBES = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -39,7 +39,7 @@ HEADERS = {
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Whether an address is reachable from this machine only."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -47,12 +47,12 @@ def is_local(host: str) -> bool:
 
 
 def in_brackets(host: str) -> str:
-    """As in a URL or Host header: an address of IP version 6 stands in brackets."""
+    """A host as in a URL: IPv6 addresses get brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def may_edit(settings: ServingSettings) -> bool:
-    """Whether whoever reaches the service may rename and reload."""
+    """Whether clients may rename and reload."""
     if settings.edits == "auto":
         return settings.token is not None or is_local(settings.host)
     return settings.edits == "yes"
@@ -75,12 +75,12 @@ class Guard:
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
         self.guard, self.scope, self._receive, self._send = guard, scope, receive, send
         self.headers = Headers(scope=scope)
-        self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # as the app has it, wherever it is mounted
+        self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # relative to where the app is mounted
         self.size, self.is_read, self.status = 0, False, 0
         self.refusal: RefusedError | None = None
 
@@ -94,10 +94,10 @@ class _Exchange:
         except RefusedError as error:
             self.refusal = error
         except TimeoutError:
-            self.refusal = self._late()
+            self.refusal = self._timed_out()
         except Exception as error:
             log.error("%s %s failed", self.scope["method"], self.path, exc_info=error)
-            self.refusal = RefusedError(500, "the service failed; its log says why")
+            self.refusal = RefusedError(500, "internal error; see the log of the service")
         finally:
             if self.refusal is not None and not self.status:
                 await self._refuse(self.refusal)
@@ -107,7 +107,7 @@ class _Exchange:
             guard.service.answered += 1
 
     async def receive(self) -> Message:
-        """The body, as long as it is not too large."""
+        """The next part of the body, up to the size limit."""
         message = await self._receive()
         if message["type"] == "http.request":
             self.size += len(message.get("body", b""))
@@ -118,7 +118,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        if self.refusal is not None and not self.status:  # whatever the app made of it
+        if self.refusal is not None and not self.status:  # drop the response of the app
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
@@ -137,23 +137,23 @@ class _Exchange:
 
     async def _check(self) -> None:
         guard, path, method = self.guard, self.path, self.scope["method"]
-        if path not in OPEN:
+        if path not in PROBES:
             await guard.host_check(self.scope, self._receive, self._refuse_host)
-        if method not in ("GET", "HEAD", "OPTIONS") and not self._is_own_page():
-            raise RefusedError(403, "a page of another web site may not ask this; allow it with --origin")
+        if method not in ("GET", "HEAD", "OPTIONS") and not self._is_allowed_origin():
+            raise RefusedError(403, "requests from pages of other sites are refused; allow a site with --origin")
         length = self.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > guard.settings.max_body:
             raise self._too_large()
-        if path not in (*OPEN, "/") and not path.startswith("/static/"):
+        if path not in (*PROBES, "/") and not path.startswith("/static/"):
             self._check_token()
 
     async def _refuse_host(self, _: Message) -> None:
-        """In place of the plain text that Starlette would send."""
+        """Replaces Starlette's plain-text response."""
         host, names = self.headers.get("host", "")[:80], ", ".join(self.guard.hosts)
-        raise RefusedError(421, f"this service is not called {host!r}; it goes by {names} (--name)")
+        raise RefusedError(421, f"unknown host {host!r}; this service answers to {names} (add names with --name)")
 
-    def _is_own_page(self) -> bool:
-        """Browsers say which page a request comes from; other clients say nothing."""
+    def _is_allowed_origin(self) -> bool:
+        """Browsers send the origin of the page; other clients send none."""
         origin = self.headers.get("origin")
         if origin is None or origin in self.guard.settings.origins:
             return True
@@ -166,24 +166,23 @@ class _Exchange:
         token = self.guard.settings.token
         if token is None:
             return
-        scheme, _, given = self.headers.get("authorization", "").partition(" ")
+        scheme, _, credentials = self.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            given = ""
-        if not hmac.compare_digest(given.strip().encode("latin-1"), token.encode()):
+            credentials = ""
+        if not hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode()):
             raise RefusedError(
-                401, "a token is needed: send the header 'Authorization: Bearer TOKEN'", {"www-authenticate": "Bearer"}
+                401, "missing or invalid token; send 'Authorization: Bearer TOKEN'", {"www-authenticate": "Bearer"}
             )
 
     def _too_large(self) -> RefusedError:
-        most = self.guard.settings.max_body
-        return RefusedError(413, f"the request is larger than {most:,} bytes; send less at once")
+        return RefusedError(413, f"the request exceeds {self.guard.settings.max_body:,} bytes; send less at once")
 
-    def _late(self) -> RefusedError:
+    def _timed_out(self) -> RefusedError:
         seconds = f"{self.guard.settings.timeout:g} s"
         if self.scope["method"] not in ("GET", "HEAD") and not self.is_read:
-            return RefusedError(408, f"the request was not complete after {seconds}; send it again")
-        return RefusedError(503, f"no answer after {seconds}; ask for less, or again later", {"retry-after": "1"})
+            return RefusedError(408, f"the request was incomplete after {seconds}; send it again")
+        return RefusedError(503, f"no response within {seconds}; ask for less or try later", {"retry-after": "1"})
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """Behind the check of the host."""
+    """The app behind the host check."""

@@ -1,4 +1,4 @@
-"""A run that is being served: its model, everything worked out once, and what it is called by now."""
+"""A served run: its model, what is derived from it once, and its current names."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from macrid.serving.search import Search
 from macrid.serving.users import users_of
 from macrid.settings import ServingSettings
 
-MOST_ON_MAP = 100_000  # items, the most popular: a page cannot draw more
+MOST_ON_MAP = 100_000  # most popular items; a page cannot draw more
 
 
 class Hosted:
-    """One run. Another run is another `Hosted`, so that requests in flight keep what they began with."""
+    """One run. A reload creates another `Hosted`, so requests in flight keep theirs."""
 
     def __init__(
         self,
@@ -52,10 +52,7 @@ class Hosted:
         shared: Path | None = None,
         on_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
-        """shared: a folder in which processes that serve the same run keep what they have in common.
-
-        on_batch: called with the number of questions that are answered together.
-        """
+        """shared: a folder for data that several processes share. on_batch: called with each batch size."""
         self.run = run.resolve()
         self.config = read_config(self.run)
         self.model: Recommender = load(self.run, settings.device, mapped=shared is not None)
@@ -88,65 +85,55 @@ class Hosted:
 
     @property
     def digest(self) -> str:
-        """Changes with the weights and with names."""
+        """Changes with weights and names."""
         return hashlib.sha256(f"{self.weights} {self._names_at}".encode()).hexdigest()[:12]
 
     @property
     def run_id(self) -> str:
-        """By which the weights are known again, whatever the folder is called and the axes are."""
+        """Identifies the weights, whatever the folder and the axes."""
         return self.weights[:12]
 
     def concepts(self) -> Space:
-        """The space, with the names of this moment; a `RefusedError` for a model that has no concepts."""
+        """The space, with current names; a `RefusedError` for a model without concepts."""
         if self.space is None:
-            raise RefusedError(
-                409, f"{type(self.model).__name__} has no concepts to look at or move; serve a macridvae instead"
-            )
+            raise RefusedError(409, f"{type(self.model).__name__} has no concepts; serve a macridvae instead")
         self.refresh_names()
         return self.space
 
     # Items
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
-        """Distinct positions of the items that are known, and the ids of the others."""
+        """Distinct positions of known items, and the unknown ids."""
         items = self.model.items
         parse = items.parse if items.are_integers else str
-        given = list(dict.fromkeys(parse(value) if isinstance(value, str) else value for value in ids))
-        found = items.positions(given)
-        return found[found >= 0], [value for value, at in zip(given, found, strict=True) if at < 0]
-
-    def known(self, history: Sequence[Id]) -> tuple[np.ndarray, list[Id]]:
-        """As `positions`, but at least one item must be known, if there are any."""
-        found, unknown = self.positions(history)
-        if unknown and not len(found):
-            raise RequestError(f"no item of the history is known: {self.unknown(unknown)}")
-        return found, unknown
+        distinct = list(dict.fromkeys(parse(value) if isinstance(value, str) else value for value in ids))
+        positions = items.positions(distinct)
+        return positions[positions >= 0], [value for value, at in zip(distinct, positions, strict=True) if at < 0]
 
     def all_known(self, ids: Iterable[Id], what: str) -> np.ndarray:
-        found, unknown = self.positions(ids)
+        positions, unknown = self.positions(ids)
         if unknown:
             raise RequestError(f"{what}: {self.unknown(unknown)}")
-        return found
+        return positions
 
     def position(self, item: Id) -> int:
-        """Of an item in the address of a request."""
-        found, unknown = self.positions([item])
+        """Of an item in a URL."""
+        positions, unknown = self.positions([item])
         if unknown:
             raise RefusedError(404, f"no item {str(item)[:80]!r}; {self.model.id_hint()}")
-        return int(found[0])
+        return int(positions[0])
 
     def unknown(self, ids: Sequence[Id]) -> str:
+        """The message about unknown ids."""
         shown = ", ".join(repr(str(value)[:80]) for value in ids[:5]) + (" …" if len(ids) > 5 else "")
         return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model.id_hint()}"
 
-    def title(self, position: int) -> str | None:
-        return None if self.titles is None else self.titles[position]
-
     def ref(self, position: int) -> dict[str, Any]:
-        """Id, title and concept of an item. Do not change it."""
+        """Id, title and concept of an item; cached, do not change it."""
         ref = self._refs.get(position)
         if ref is None:
-            ref = {"id": str(self.model.items[position]), "title": self.title(position), "concept": None}
+            title = None if self.titles is None else self.titles[position]
+            ref = {"id": str(self.model.items[position]), "title": title, "concept": None}
             if self.space is not None:
                 ref["concept"] = concept = int(self.space.concept_of[position])
                 ref["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)
@@ -156,24 +143,24 @@ class Hosted:
     # Names
 
     def refresh_names(self) -> None:
-        """Take over names that another process has written, if they are of the axes that are served."""
+        """Load names written by another process, if they belong to the served axes."""
         at = _changed(self.run / "names.json")
         if at == self._names_at or at is None or self._is_turned():
             return
         meaning = meaning_of(self.model)
         assert meaning.names is not None
-        with suppress(OSError, ValueError):  # it is being edited by hand; those before are kept
-            found = read_names(self.run)
-            if [len(part) for part in _parts(found)] == [len(part) for part in _parts(meaning.names)]:
-                meaning.names = found
+        with suppress(OSError, ValueError):  # being edited by hand; keep the current names
+            names = read_names(self.run)
+            if _sizes(names) == _sizes(meaning.names):
+                meaning.names = names
         self._names_at = at
 
     def rename(self, change: Callable[[Names], Names]) -> None:
-        """Change the names by a function of them, and keep them in the run; one after the other, in all processes."""
+        """Change the names and save them in the run; one change at a time across processes."""
         self.concepts()
         with self._renaming, _locked(self.run):
             if self._is_turned():
-                raise RunError("the axes of the run have been turned since it was opened; reload it, then rename")
+                raise RunError("the axes have been turned since the run was opened; reload it, then rename")
             self.refresh_names()
             meaning = meaning_of(self.model)
             assert meaning.names is not None
@@ -181,21 +168,20 @@ class Hosted:
             try:
                 write_names(changed, self.run)
             except OSError as error:
-                told = error.strerror or str(error)
-                raise RunError(f"names cannot be written ({told}); those before are kept") from error
+                raise RunError(f"cannot write names ({error.strerror or error}); nothing was renamed") from error
             meaning.names = changed
             self._names_at = _changed(self.run / "names.json")
 
     def _is_turned(self) -> bool:
-        """Whether somebody has turned the axes on disk meanwhile."""
+        """Whether the axes on disk have changed since the run was opened."""
         return _changed(self.run / "axes.safetensors") != self._axes_at
 
     def is_same(self, run: Path) -> bool:
-        """Whether nothing is to be gained from reading a run."""
+        """Whether a run is the served one, unchanged on disk."""
         return run.resolve() == self.run and _fingerprint(self.run) == self.fingerprint
 
     def without_paths(self, message: str | None) -> str | None:
-        """A message for somebody who need not know where the run lies."""
+        """Hide the path of the run from clients."""
         return None if message is None else message.replace(f"{self.run.parent}{os.sep}", "")
 
     def close(self) -> None:
@@ -205,14 +191,14 @@ class Hosted:
 
 
 def titles_of(model: Recommender) -> list[str | None] | None:
-    """(items,) None where an item has none; None if no item has one."""
+    """(items,) None for items without a title; None without a title column."""
     if model.table is None or "title" not in model.table.column_names:
         return None
     return [None if title is None else str(title) for title in model.table.column("title").to_pylist()]
 
 
 def _share_decoder(model: MacridVAE, path: Path) -> None:
-    """Map the decoder's tables from a file that all processes share."""
+    """Map the decoder's tables from a file shared by all processes."""
     if not path.exists():
         tables = {"items": model.decoder.items, "log_assignment": model.decoder.log_assignment}
         write_atomically(path, to_bytes({name: table.cpu().contiguous() for name, table in tables.items()}))
@@ -224,38 +210,38 @@ def _share_decoder(model: MacridVAE, path: Path) -> None:
 
 def _read_metrics(run: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((run / "metrics.json").read_text("utf-8"))
+        metrics = json.loads((run / "metrics.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return metrics if isinstance(metrics, dict) else None
 
 
-def _parts(names: Names) -> tuple[Sequence[Any], ...]:
-    return names.concepts, names.dimensions
+def _sizes(names: Names) -> tuple[int, int]:
+    return len(names.concepts), len(names.dimensions)
 
 
 def _fingerprint(run: Path) -> dict[str, tuple[int, int] | None]:
-    """Changes with every file that was read but names, which are taken over as they are written."""
+    """Changes with every file read on opening, except names, which are refreshed anyway."""
     return {name: _changed(run / name) for name in FILES if name not in ("names.json", *CACHED.values())}
 
 
 @contextmanager
 def _locked(run: Path) -> Iterator[None]:
-    """As long as no other process has it; gives up waiting after a while."""
-    held = os.open(run, os.O_RDONLY)
+    """Hold the lock of a run; after 5 s, go ahead without it."""
+    descriptor = os.open(run, os.O_RDONLY)
     try:
         for _ in range(500):
-            if lock(held):
+            if lock(descriptor):
                 break
             time.sleep(0.01)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size

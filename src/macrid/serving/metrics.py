@@ -1,4 +1,4 @@
-"""Counts and times for Prometheus."""
+"""Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # where processes that serve together keep their counts
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # folder where several processes keep their counts
 
 
 class Metrics:
-    """Of one app; of all processes that serve together where there are several."""
+    """Metrics of one app, or of all processes that serve together."""
 
     def __init__(self) -> None:
-        own = self._registry = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
         self._requests = Counter(
-            "macrid_requests", "Requests answered.", ["method", "route", "status"], registry=own
-        )  # fmt: skip
+            "macrid_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
         self._seconds = Histogram(
-            "macrid_request_duration_seconds", "Time until an answer.", ["route"], buckets=SECONDS, registry=own
+            "macrid_request_duration_seconds", "Response time.", ["route"], buckets=SECONDS, registry=registry
         )
-        self._batch = Histogram(
-            "macrid_batch_requests", "Requests that the model answered together.", buckets=USERS, registry=own
-        )
-        self._reloads = Counter("macrid_reloads", "Runs swapped in, or refused.", ["outcome"], registry=own)
+        self._batch = Histogram("macrid_batch_requests", "Requests per model batch.", buckets=USERS, registry=registry)
+        self._reloads = Counter("macrid_reloads", "Reloads of the run, by outcome.", ["outcome"], registry=registry)
         self._in_flight = Gauge(
-            "macrid_in_flight_requests", "Requests being answered.", multiprocess_mode="livesum", registry=own
+            "macrid_in_flight_requests", "Requests being answered.", multiprocess_mode="livesum", registry=registry
         )
-        self._items = Gauge("macrid_items", "Items in the catalogue.", multiprocess_mode="max", registry=own)
+        self._items = Gauge("macrid_items", "Items in the catalogue.", multiprocess_mode="max", registry=registry)
 
     def began(self) -> None:
         self._in_flight.inc()
@@ -50,7 +48,7 @@ class Metrics:
         self._reloads.labels(outcome).inc()
 
     def text(self) -> tuple[bytes, str]:
-        """What Prometheus reads, and its media type."""
+        """The metrics and their media type."""
         registry = self._registry
         if SHARED in os.environ:
             registry = CollectorRegistry()

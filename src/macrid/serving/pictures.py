@@ -1,4 +1,4 @@
-"""Pictures of items: drawn for the built-in shop, or files of a folder that are named by item id."""
+"""Item pictures: drawings for the built-in shop, or files named by item id."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ MEDIA_TYPES = {
     ".gif": "image/gif",
     ".avif": "image/avif",
 }
-LARGEST = 5 * 2**20  # bytes of a file
-DRAWN = 4096  # pictures that are kept, of a few KB each
+LARGEST_FILE = 5 * 2**20  # bytes
+CACHED_DRAWINGS = 4096  # a few KB each
 
 
 class Pictures:
-    """By the position of an item. A file of the folder comes before a drawing."""
+    """Pictures by item position. A file takes precedence over a drawing."""
 
     def __init__(self, model: Recommender, folder: Path | None = None) -> None:
-        """folder: is listed now; files that come later are not found."""
+        """folder: listed now; files added later are not seen."""
         self._model = model
         self._files = {} if folder is None else _files(model, folder)
         self._has_drawing = _has_drawing(model)
-        self._draw = lru_cache(maxsize=DRAWN)(self._drawing)
+        self._draw = lru_cache(maxsize=CACHED_DRAWINGS)(self._drawing)
 
     @property
     def any(self) -> bool:
-        """Whether some item has one."""
+        """Whether any item has one."""
         return bool(self._files) or bool(self._has_drawing.any())
 
     def has(self, position: int) -> bool:
         return position in self._files or bool(self._has_drawing[position])
 
     def of(self, position: int) -> tuple[bytes, str] | None:
-        """Content and media type; None if there is none, or its file has gone or grown too large."""
+        """Content and media type; None without a picture, or if its file is now missing or too large."""
         file = self._files.get(position)
         if file is not None:
             content = _read(file)
@@ -54,15 +54,15 @@ class Pictures:
         return (self._draw(position), MEDIA_TYPES[".svg"]) if self.has(position) else None
 
     def etag(self, position: int) -> str | None:
-        """With its quotes: another one whenever the picture is another."""
+        """Quoted; changes with the picture."""
         file = self._files.get(position)
         if file is None:
             return f'"{sha256(self._draw(position)).hexdigest()[:16]}"' if self.has(position) else None
         try:
-            about = file.stat()
+            stat = file.stat()
         except OSError:
             return None
-        return f'"{about.st_mtime_ns:x}-{about.st_size:x}"'
+        return f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
 
     def _drawing(self, position: int) -> bytes:
         drawn = picture_of(self._model.items, self._model.table, self._model.items[position])
@@ -71,40 +71,40 @@ class Pictures:
 
 
 def _has_drawing(model: Recommender) -> np.ndarray:
-    """Which items are the built-in shop's: (items,)."""
+    """Which items belong to the built-in shop: (items,)."""
     table = model.table
     if table is None or not {"title", *COLUMNS} <= set(table.column_names):
         return np.zeros(len(model.items), dtype=bool)
-    drawn = {kind.name for kind in CATEGORIES}
-    return np.array([name in drawn for name in map(str, table.column("category").to_pylist())], dtype=bool)
+    drawable = {kind.name for kind in CATEGORIES}
+    return np.array([name in drawable for name in map(str, table.column("category").to_pylist())], dtype=bool)
 
 
 def _files(model: Recommender, folder: Path) -> dict[int, Path]:
-    """The picture of every item that has one. Names may be percent-encoded, as for ids with a slash."""
+    """Picture files by item position. Names may be percent-encoded, for ids with slashes."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        wrong = f"{folder}: no pictures can be read there ({error.strerror or error})"
-        raise MacridError(f"{wrong}; give a folder with files such as {model.items[0]}.png") from error
+        reason = error.strerror or error
+        raise MacridError(f"{folder}: {reason}; give a folder with files such as {model.items[0]}.png") from error
     inside = folder.resolve()
-    found: dict[int, Path] = {}
-    for suffix in reversed(MEDIA_TYPES):  # an item with several pictures gets the one whose suffix is named first
+    files: dict[int, Path] = {}
+    for suffix in reversed(MEDIA_TYPES):  # of several pictures of an item, the first suffix wins
         for path in (Path(entry) for entry in entries if entry.name.lower().endswith(suffix)):
             real = path.resolve()
-            if not real.is_relative_to(inside) or not real.is_file() or real.stat().st_size > LARGEST:
+            if not real.is_relative_to(inside) or not real.is_file() or real.stat().st_size > LARGEST_FILE:
                 continue
             ids = [model.items.parse(path.stem), model.items.parse(unquote(path.stem))]
             position = model.items.positions(ids).max()
             if position >= 0 and real.suffix.lower() in MEDIA_TYPES:
-                found[int(position)] = real
-    return found
+                files[int(position)] = real
+    return files
 
 
 def _read(file: Path) -> bytes | None:
     try:
         descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(descriptor, "rb") as opened:
-            content = opened.read(LARGEST + 1)
+            content = opened.read(LARGEST_FILE + 1)
     except OSError:
         return None
-    return content if len(content) <= LARGEST else None
+    return content if len(content) <= LARGEST_FILE else None

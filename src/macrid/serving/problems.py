@@ -1,4 +1,4 @@
-"""Errors as answers: one shape (RFC 9457) and a message that a person can act on."""
+"""Errors as responses: one format (RFC 9457), with a message that people can act on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from starlette.exceptions import HTTPException
 from macrid.errors import MacridError, RequestError
 
 MEDIA_TYPE = "application/problem+json"
-MOST_TOLD = 10  # of what is wrong with a request
-COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)  # whatever is asked for
-TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older versions of Python have older names
+MOST_ERRORS = 10  # reported per request
+COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)  # of every endpoint
+TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older Pythons have older names
 
 
 class RefusedError(MacridError):
-    """A request that is not answered, and the status that says why."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -35,8 +35,8 @@ def problem(
     errors: list[dict[str, Any]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """The answer that says what is wrong."""
-    told: dict[str, Any] = {
+    """An error response."""
+    content: dict[str, Any] = {
         "type": "about:blank",
         "title": TITLES.get(status) or HTTPStatus(status).phrase,
         "status": status,
@@ -44,13 +44,13 @@ def problem(
         "instance": quote(instance),
     }
     if errors is not None:
-        told["errors"] = errors
-    content = json.dumps(told, ensure_ascii=True, default=str)
-    return Response(content, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=MEDIA_TYPE)
+        content["errors"] = errors
+    body = json.dumps(content, ensure_ascii=True, default=str)
+    return Response(body, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=MEDIA_TYPE)
 
 
 def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str, dict[str, Any]]:
-    """For a route's description: which problems it may answer with."""
+    """The error responses of a route, for its OpenAPI description."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
         status: {"description": TITLES.get(status) or HTTPStatus(status).phrase, "content": content}
@@ -59,19 +59,19 @@ def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str,
 
 
 def install(app: FastAPI) -> None:
-    """Turn every error of an app into a problem."""
+    """Return every error of an app as a problem."""
 
     @app.exception_handler(RefusedError)
     async def refused(request: Request, error: RefusedError) -> Response:
         return problem(error.status, str(error), request.url.path, headers=error.headers)
 
     @app.exception_handler(MacridError)
-    async def wrong(request: Request, error: MacridError) -> Response:
+    async def failed(request: Request, error: MacridError) -> Response:
         return problem(422 if isinstance(error, RequestError) else 409, str(error), request.url.path)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()[:MOST_TOLD]]
+        errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()[:MOST_ERRORS]]
         first = errors[0]
         more = " (and more)" if len(errors) > 1 else ""
         detail = f"{first['at']}: {first['message']}{more}" if first["at"] else f"{first['message']}{more}"
@@ -80,15 +80,15 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         details = {
-            400: "the body cannot be read; send JSON in UTF-8, not compressed",
-            404: "there is nothing at this address; /v1/openapi.json lists what there is",
+            400: "cannot read the body; send uncompressed JSON in UTF-8",
+            404: "no such endpoint; see /v1/openapi.json",
         }
         detail = details.get(error.status_code, str(error.detail))
         return problem(error.status_code, detail, request.url.path, headers=dict(error.headers or {}))
 
 
 def _place(path: tuple[Any, ...]) -> str:
-    """Where in a request something is wrong, such as moves[0].to."""
+    """The location of an error in a request, such as moves[0].to."""
     parts = [part for part in path if part not in ("body", "query", "path", "header")]
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
 
@@ -97,6 +97,6 @@ def _message(entry: dict[str, Any]) -> str:
     if entry["type"] == "model_attributes_type":
         return "send a JSON object, with the header content-type: application/json"
     if entry["type"] == "json_invalid":
-        return "the body is no JSON; send an object as in /v1/openapi.json"
-    told = str(entry["msg"]).removeprefix("Value error, ")
-    return told[:1].lower() + told[1:]
+        return "invalid JSON; send an object as described in /v1/openapi.json"
+    message = str(entry["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

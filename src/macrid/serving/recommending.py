@@ -1,4 +1,4 @@
-"""From a request for recommendations to a question for the engine, and from its answer to JSON."""
+"""From requests to questions for the engine, and from its answers to JSON."""
 
 from __future__ import annotations
 
@@ -22,57 +22,55 @@ from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError
 from macrid.serving.service import Service
 
-MOST_EXPLAINED = 500  # items of a history: each is left out once
-PULLS = 3
-MOST_LISTED = 100_000  # items in all lists of a batch request
+LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
+MOST_PULLS = 3
+MOST_BATCH_ITEMS = 100_000  # in all lists together
 
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """Who items are recommended to."""
+    """A user to recommend for."""
 
     history: np.ndarray
     """Positions of items."""
     unknown: list[Id]
     seen: np.ndarray
-    """What `exclude_seen` leaves out."""
+    """Positions that `exclude_seen` leaves out."""
 
 
 def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Person:
-    """Of a history, or of a known user."""
+    """From a history or a known user."""
     if history is None:
         assert user is not None
         return Person(hosted.users.history(user), [], hosted.users.seen(user))
     check_length(service, history, "history")
-    known, unknown = hosted.known(history)
+    known, unknown = hosted.positions(history)
+    if unknown and not len(known):
+        raise RequestError(f"the history has no known item: {hosted.unknown(unknown)}")
     return Person(known, unknown, known)
 
 
 def check_length(service: Service, ids: Sequence[Id] | None, what: str) -> None:
     if ids is not None and len(ids) > service.settings.max_history:
-        raise RequestError(
-            f"{what} has {len(ids):,} items; this service takes at most {service.settings.max_history:,}"
-        )
+        raise RequestError(f"{what} has {len(ids):,} items; the limit is {service.settings.max_history:,}")
 
 
 def check_n(service: Service, n: int) -> None:
     if n > service.settings.max_items:
-        raise RequestError(f"n is {n:,}; this service gives at most {service.settings.max_items:,} items")
+        raise RequestError(f"n is {n:,}; the limit is {service.settings.max_items:,}")
 
 
 async def moves_of(
     hosted: Hosted, service: Service, request: schemas.Moving
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """The moves that can be made, and warnings about the others.
+    """The moves that apply to the run, and warnings about the others.
 
-    The directions of attributes are worked out first, beside the batches.
+    Computes the directions of attributes here, so that batches do not wait for it.
     """
     if not request.moves:
         return (), ()
     if len(request.moves) > service.settings.max_moves:
-        raise RequestError(
-            f"there are {len(request.moves)} moves; this service takes at most {service.settings.max_moves}"
-        )
+        raise RequestError(f"{len(request.moves)} moves; the limit is {service.settings.max_moves}")
     space = hosted.concepts()
     moves = tuple(Move.read(move.model_dump(exclude_none=True)) for move in request.moves)
     is_same_run = request.run in (None, hosted.run_id)
@@ -93,7 +91,7 @@ def question_of(
     exclude: Sequence[Id] | None = None,
     **more: Any,
 ) -> Question:
-    """more: fields of a `Question`."""
+    """more: other fields of `Question`."""
     for what, ids in (("include", include), ("exclude", exclude)):
         check_length(service, ids, what)
     check_n(service, n)
@@ -110,9 +108,9 @@ def question_of(
 async def recommend(hosted: Hosted, service: Service, request: schemas.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
     person = person_of(hosted, service, request.history, request.user)
-    if request.explain and len(person.history) > MOST_EXPLAINED:
+    if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
         raise RequestError(
-            f"the history has {len(person.history):,} items; explanations are given for {MOST_EXPLAINED}"
+            f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
         )
     moves, warnings = await moves_of(hosted, service, request)
     if request.by_concept or request.concept is not None:
@@ -121,7 +119,7 @@ async def recommend(hosted: Hosted, service: Service, request: schemas.Recommend
         hosted, service, person, request.n, request.exclude_seen, request.include, request.exclude, moves=moves,
         bounded=request.bounded, concept=request.concept, by_concept=request.by_concept,
     )  # fmt: skip
-    if question.by_concept:  # takes as long as many others, who should not wait for it
+    if question.by_concept:  # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
@@ -175,7 +173,7 @@ def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] 
 
 
 def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, Any]:
-    """What came in, went out, went up or down, under "moved"; nothing without moves."""
+    """The field `moved`: items that came in, went out, up or down; empty without moves."""
     if before is None:
         return {}
     kinds = changes(before.positions.tolist(), after.positions.tolist())
@@ -191,15 +189,15 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
 
 
 def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """For every item that is shown."""
+    """By position, for every listed item."""
     model = hosted.model
     rankings = [answer.ranking, *answer.of_concepts.values()]
-    shown = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
-    ids, history = ([model.items[int(at)] for at in positions] for positions in (shown, person.history))
-    reasons = explain(model, history, ids, most=PULLS)
+    listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
+    ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
+    reasons = explain(model, history, ids, most=MOST_PULLS)
     return {
         int(at): {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}
-        for at, reason in zip(shown, reasons, strict=True)
+        for at, reason in zip(listed, reasons, strict=True)
     }
 
 
@@ -207,12 +205,12 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
     """As the schema `BatchRecommended`."""
     count, most = len(request.histories), service.settings.max_batch
     if count > most:
-        raise RequestError(f"there are {count:,} histories; this service takes {most:,} at once")
+        raise RequestError(f"{count:,} histories; the limit is {most:,}")
     if not count:
-        raise RefusedError(422, "there are no histories; send at least one")
-    if count * request.n > MOST_LISTED:
+        raise RefusedError(422, "histories is empty; send at least one")
+    if count * request.n > MOST_BATCH_ITEMS:
         raise RequestError(
-            f"{count:,} lists of {request.n:,} items are more than {MOST_LISTED:,} in all; ask for fewer"
+            f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
         )
     check_length(service, request.exclude, "exclude")
     return await service.at_length(_batch, hosted, service, request)
@@ -237,7 +235,7 @@ def _batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> d
 
 @contextmanager
 def _naming(place: int) -> Iterator[None]:
-    """Say which history an error is about."""
+    """Name the history that an error is about."""
     try:
         yield
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""What goes over the wire: requests, with examples, and answers; `schemas_about` has those about the model itself."""
+"""Requests, with examples, and responses; those about the model itself are in `schemas_about`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-MOST_LETTERS = 1_000  # of an id
+LONGEST_ID = 1_000  # characters
 
 
 def _id(value: object) -> object:
-    if type(value) is int or (type(value) is str and len(value) <= MOST_LETTERS):
+    if type(value) is int or (type(value) is str and len(value) <= LONGEST_ID):
         return value
-    raise PydanticCustomError("id", "give an id: text, or a whole number")
+    raise PydanticCustomError("id", "an id is a string or an integer")
 
 
 Id = Annotated[
     str | int,
     PlainValidator(_id),
-    WithJsonSchema({"anyOf": [{"type": "string", "maxLength": MOST_LETTERS}, {"type": "integer"}]}),
+    WithJsonSchema({"anyOf": [{"type": "string", "maxLength": LONGEST_ID}, {"type": "integer"}]}),
 ]
 
 
 class _First(FailFast):
-    """Who sends a million wrong ones is told of the first."""
+    """Report only the first of many invalid entries."""
 
     __hash__ = object.__hash__
 
@@ -45,7 +45,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 
 
 class Wire(BaseModel):
-    """The base of all of them."""
+    """Base class of requests and responses."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -54,8 +54,7 @@ class Wire(BaseModel):
 
 
 class Move(Wire):
-    """One thing that a person changes: a coordinate `to` a value or `by` an amount, `amount` towards an attribute, or
-    the `share` of a concept."""
+    """A coordinate `to` a value or `by` an amount, an `amount` towards an attribute, or the `share` of a concept."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]})
 
@@ -66,50 +65,50 @@ class Move(Wire):
     to: float | None = None
     """The coordinate to move to."""
     by: float | None = None
-    """How far to move from where the user is."""
+    """How far to move from the user's position."""
     towards: Name | None = None
     """An attribute, such as "year" or "genres: Comedy"."""
     amount: float | None = None
-    """1 is half of the range seen in real users; negative amounts lead away."""
+    """1 is half the range of real users; negative amounts move away."""
     share: float | None = Field(None, ge=0, le=1)
-    """How much of what is recommended comes from the concept."""
+    """Share of the recommendations that come from the concept."""
     axis: Name | None = None
-    """Fingerprint of a numbered axis; answers have it."""
+    """Fingerprint of a numbered axis; set in responses."""
     name: Name | None = None
-    """Name of a numbered dimension; answers have it."""
+    """Name of a numbered dimension; set in responses."""
     concept_name: Name | None = None
-    """Name of a numbered concept; answers have it."""
+    """Name of a numbered concept; set in responses."""
 
 
 class Who(Wire):
-    """Somebody: a history, or a user that the service knows."""
+    """A history, or a user known to the service."""
 
     history: Ids | None = None
-    """Ids of items; those that are unknown are left aside and named in the answer."""
+    """Item ids; unknown ones are ignored and listed in the response."""
     user: Id | None = None
-    """A user of `GET /v1/users`."""
+    """A user from `GET /v1/users`."""
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Who:
+    def _is_unambiguous(self) -> Who:
         if (self.history is None) == (self.user is None):
-            raise ValueError("give a history or a user, one of them")
+            raise ValueError("give either a history or a user")
         return self
 
 
 class Moving(Who):
-    """Somebody, and what is moved."""
+    """A user and moves."""
 
     moves: Annotated[list[Move], _First()] = Field(default_factory=list)
-    """One after the other; the same moves, sent again, give the same list."""
+    """Applied in order; the same moves give the same list."""
     bounded: bool = True
-    """Go only as far as real users do."""
+    """Stay within the range of real users."""
     run: Name | None = None
-    """The `run_id` of the run that stored moves were made with. Those of another run are carried over along axes that
-    are still there, or by name, and left out where that cannot be; `warnings` say so."""
+    """The `run_id` of the run that stored moves were made with. Moves from another run are carried over by axis or by
+    name where possible, otherwise left out; `warnings` say which."""
 
 
 class RecommendRequest(Moving):
-    """What to recommend, and to whom."""
+    """What to recommend and to whom."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -126,27 +125,25 @@ class RecommendRequest(Moving):
     )
 
     n: Count = 10
-    """How many items; with `by_concept`, for each concept at most."""
+    """Number of items; with `by_concept`, at most this many per concept."""
     exclude_seen: bool = True
-    """Leave out the items of the history."""
+    """Leave out items of the history."""
     include: Ids | None = None
-    """Choose among these only, all of them known."""
+    """Choose only among these; all must be known."""
     exclude: Ids | None = None
     """Leave these out."""
     concept: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """List the best items of this concept only, and compare with those before the moves; fewer where it has fewer."""
+    """List the best items of this concept only, and compare them with its list before the moves."""
     by_concept: bool = False
-    """Also the best items of every concept, in `concepts`."""
+    """Also return the best items of every concept, in `concepts`."""
     explain: bool = False
-    """Say of every item why it is recommended."""
+    """Give the reason for every item."""
     before: bool = False
-    """Also the list without the moves."""
-    run: Name | None = None
-    """The run that the moves were made with, as `GET /v1/model` gives it."""
+    """Also return the list without the moves."""
 
 
 class BatchRequest(Wire):
-    """Many at once, each as in `/v1/recommend`, without moves."""
+    """Many histories, each as in `/v1/recommend` without moves."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004", "mug-0007"]], "n": 5}]}
@@ -156,17 +153,17 @@ class BatchRequest(Wire):
     n: Count = 10
     exclude_seen: bool = True
     exclude: Ids | None = None
-    """Left out for everybody."""
+    """Left out of every list."""
 
 
 class EncodeRequest(Moving):
-    """Where somebody is."""
+    """Whose position to return."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
 
 
 class TraverseRequest(Wire):
-    """From an item, or from somebody's component in a concept, along a dimension."""
+    """A walk along a dimension, from an item or from a user's position in a concept."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8, "keep_start": True}]}
@@ -176,35 +173,31 @@ class TraverseRequest(Wire):
     history: Ids | None = None
     user: Id | None = None
     concept: StrictInt | Name | None = None
-    """With a history or a user; an item has one already."""
+    """With a history or a user; an item determines its own."""
     dimension: StrictInt | Name
     """Its number or name."""
     steps: int = Field(8, ge=1, le=50)
-    """How many items at most."""
+    """Maximum number of items."""
     min_users: int = Field(0, ge=0)
-    """Choose among items that so many users had."""
+    """Choose only items that at least this many users had."""
     keep_start: bool = False
-    """Have the item itself among them in any case."""
+    """Always include the item itself."""
 
 
 class ItemsRequest(Wire):
-    """Which items."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
 
     ids: Ids
 
 
 class ConceptRename(Wire):
-    """Another name for a concept."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "handbags"}]})
 
     name: str
 
 
 class DimensionRename(Wire):
-    """Other names for a dimension or its ends; those not given stay."""
+    """New names for a dimension or its ends; omitted ones stay."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]})
 
@@ -214,38 +207,34 @@ class DimensionRename(Wire):
 
 
 class ReloadRequest(Wire):
-    """Which run to serve from now on."""
-
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
 
     run: Annotated[str, StringConstraints(max_length=255)] | None = None
-    """The name of a folder beside the one served now; the same one, read again, if none is given."""
+    """Name of a folder beside the current run; default: the current run again."""
 
 
-# Answers
+# Responses
 
 
 class ItemRef(Wire):
-    """An item, by id and title."""
-
     id: str
     title: str | None = None
 
 
 class Pull(ItemRef):
-    """An item of the history, and what it does to the score of a recommended one."""
+    """An item of the history and its effect on the score of a recommended item."""
 
     amount: float
-    """The score less what it would be without this item."""
+    """The score minus the score without this item."""
 
 
 class Reason(Wire):
-    """Why an item is recommended, before any move."""
+    """Why an item is recommended, ignoring moves."""
 
     share: float | None
-    """Of the history, that lies in the item's concept."""
+    """Share of the history in the item's concept."""
     pulls: list[Pull]
-    """The items of the history that count most for it, the strongest first."""
+    """The most influential items of the history, strongest first."""
 
 
 class Scored(ItemRef):
@@ -253,21 +242,21 @@ class Scored(ItemRef):
 
     score: float
     concept: int | None = None
-    """The likeliest."""
+    """The most likely concept."""
     concept_share: float | None = None
-    """How likely it is: 1 if the item is of this concept only."""
+    """Its probability."""
     reason: Reason | None = None
 
 
 class Change(ItemRef):
-    """How an item moved; ranks count from 1."""
+    """Ranks of an item before and after the moves, from 1."""
 
     before: int | None
     after: int | None
 
 
 class Moved(BaseModel):
-    """Items that came in, went out, went up or down because of the moves."""
+    """Items that the moves brought in, out, up or down."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -278,7 +267,7 @@ class Moved(BaseModel):
 
 
 class Effect(Wire):
-    """What a move did to one component, or to the share of a concept."""
+    """The effect of a move on a coordinate or on the share of a concept."""
 
     concept: int
     dimension: int | None
@@ -286,12 +275,10 @@ class Effect(Wire):
     before: float
     after: float
     range: list[float] | None
-    """That real users have, where it is known."""
+    """Range of real users, if known."""
 
 
 class ConceptItems(Wire):
-    """The best items of one concept."""
-
     concept: int
     items: list[Scored]
     moved: Moved | None = None
@@ -302,47 +289,47 @@ class Recommended(Wire):
     """Items, best first."""
 
     unknown: list[str]
-    """Ids of the history that the model does not know."""
+    """Ids of the history that are not in the catalogue."""
     items: list[Scored]
     concepts: list[ConceptItems] | None = None
-    """With `by_concept`, those with the largest share first."""
+    """With `by_concept`; largest share first."""
     moved: Moved | None = None
     """With moves."""
     before: list[Scored] | None = None
     """With `before`: the list without the moves."""
     moves: list[Move] | None = None
-    """As they were made, with their axes and names; those that could not be made are left out."""
+    """The applied moves, with their axes and names."""
     effects: list[Effect] | None = None
     shares: list[float] | None = None
-    """Of the concepts in what is recommended, after the moves; with moves, `concept` or `by_concept`."""
+    """Share of each concept in the recommendations after the moves; with moves, `concept` or `by_concept`."""
     warnings: list[str] = []
 
 
 class BatchRecommended(Wire):
-    """A list for every history, in their order."""
+    """One list per history, in order."""
 
     results: list[Recommended]
 
 
 class Place(Wire):
-    """Somebody in one concept."""
+    """A user's position in one concept."""
 
     concept: int
     share: float
-    """Of the history."""
+    """Share of the history."""
     confidence: float
-    """How much of the history lies in the concept, in items."""
+    """Number of history items in the concept, as a sum of probabilities."""
     recommended: float
-    """The concept's share of what is recommended."""
+    """Share of the recommendations."""
     coordinates: list[float]
-    """Of the component, along the axes in use."""
+    """Along the axes in use."""
     x: float | None = None
-    """On the map, once there is one: among the items that are closest to the component."""
+    """Position on the map, among the nearest items; null until the map is ready."""
     y: float | None = None
 
 
 class Encoded(Wire):
-    """Where somebody is: one component for every concept."""
+    """A user's position in each concept."""
 
     unknown: list[str]
     concepts: list[Place]
@@ -350,23 +337,21 @@ class Encoded(Wire):
 
 
 class Similar(Wire):
-    """Items close to an item; scores are cosines."""
+    """Items similar to an item; scores are cosines."""
 
     item: str
     items: list[Scored]
 
 
 class Stop(ItemRef):
-    """One item of a walk."""
-
     value: float
     """Its coordinate."""
     start: bool
-    """Whether the walk began here."""
+    """Whether the walk starts here."""
 
 
 class Traversed(Wire):
-    """Items by growing coordinate, alike in everything else as far as there are such items."""
+    """Items by increasing coordinate, otherwise as alike as possible."""
 
     concept: int
     dimension: int

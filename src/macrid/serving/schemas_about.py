@@ -1,4 +1,4 @@
-"""What goes over the wire about items, users, concepts, and the service itself."""
+"""Responses about items, users, concepts and the service itself."""
 
 from __future__ import annotations
 
@@ -10,50 +10,44 @@ from macrid.serving.schemas import ItemRef, Wire
 
 
 class Found(ItemRef):
-    """An item that was searched for."""
+    """A listed item."""
 
     concept: int | None = None
-    """The likeliest."""
+    """The most likely concept."""
     concept_share: float | None = None
-    """How likely it is: 1 if the item is of this concept only."""
+    """Its probability."""
     popularity: int
 
 
 class ItemPage(Wire):
-    """Some of the items that a search found, the best first."""
-
     total: int
     offset: int
     items: list[Found]
 
 
 class ItemList(Wire):
-    """Items that were asked for by their ids, in that order, each once."""
+    """The requested items, in order, without duplicates."""
 
     items: list[Found]
     unknown: list[str]
 
 
 class Item(ItemRef):
-    """Everything known about an item."""
-
     concept: int | None
     concept_share: float | None
     concepts: list[float] | None
-    """How probable each concept is."""
+    """Probability of each concept."""
     popularity: int
-    """How many users had it in training."""
+    """Number of users who had it in training."""
     attributes: dict[str, JsonValue]
     picture: str | None
-    """Where its picture is."""
+    """Path of its picture."""
 
 
 class User(Wire):
-    """Somebody the service knows."""
-
     id: str
     items: int
-    """How many are in the history."""
+    """Number of items in the history."""
 
 
 class UserPage(Wire):
@@ -63,83 +57,77 @@ class UserPage(Wire):
 
 
 class UserHistory(Wire):
-    """What a known user has."""
-
     id: str
     history: list[Found]
 
 
 class Histogram(Wire):
-    """How many real users, or items where no users are kept, are where along a dimension."""
+    """Counts of real users along a dimension, or of items if the run keeps no users."""
 
     of: Literal["users", "items"]
     low: float
-    """Where the first bin begins."""
+    """Lower edge of the first bin."""
     high: float
     counts: list[int]
 
 
 class Dimension(Wire):
-    """A knob: a dimension of a concept, along the axes in use."""
+    """A dimension of a concept, along the axes in use."""
 
     concept: int
     dimension: int
     name: str | None
     label: str
-    """What to show: the name, else the number."""
+    """Display text: the name, or else the number."""
     low: str
-    """What is found at the low end."""
+    """Describes the low end."""
     high: str
     attribute: str | None
     kind: str | None
     strength: float | None
-    """Size of the rank correlation with the attribute: 0 to 1."""
+    """Absolute rank correlation with the attribute, 0 to 1."""
     p: float | None
     cross_validated: bool
     edited: bool
     why: str | None
-    """Why there is no name."""
+    """Why it has no name."""
     range: list[float]
-    """That real users have: [low, high]; a slider goes from one to the other."""
+    """Range of real users and of a slider: [low, high]."""
     histogram: Histogram
     examples: dict[Literal["low", "high"], list[ItemRef]]
     evidence: list[dict[str, JsonValue]]
-    """Attributes that go with it, and how much."""
+    """Correlated attributes, with strengths."""
 
 
 class Concept(Wire):
-    """A concept, and its best knobs."""
+    """A concept and its best dimensions."""
 
     concept: int
     name: str | None
     label: str
-    """What to show: the name, else a typical item, else the number."""
+    """Display text: the name, or else a typical item, or else the number."""
     edited: bool
     items: int
     share: float
-    """Of all items."""
+    """Share of all items."""
     interactions: float
-    """Of all interactions in training."""
+    """Share of all training interactions."""
     strength: float | None
     p: float | None
     why: str | None
-    """Why there is no name."""
+    """Why it has no name."""
     evidence: list[dict[str, JsonValue]]
     typical: list[ItemRef]
     dimensions: list[Dimension]
-    """Those with the best evidence first."""
+    """Best evidence first."""
 
 
 class Attribute(Wire):
-    """A column of the items table that a map can be coloured by and items can be moved towards."""
-
     name: str
     kind: Literal["number", "category"]
 
 
 class Limits(Wire):
-    """What one request may ask for."""
-
     n: int
     history: int
     batch: int
@@ -149,14 +137,12 @@ class Limits(Wire):
 
 
 class Model(Wire):
-    """What is served: the model card."""
-
     run: str
-    """The name of its folder."""
+    """Folder name."""
     run_id: str
-    """Of the weights: another after retraining, the same after `macrid axes`. Stored moves are sent with it."""
+    """Identifies the weights: changes with retraining, not with `macrid axes`. Send it with stored moves."""
     digest: str
-    """Changes whenever another run is swapped in, or something is renamed."""
+    """Changes when another run is loaded or something is renamed."""
     version: str
     """Of macrid."""
     model: str
@@ -172,27 +158,25 @@ class Model(Wire):
     can_rename: bool
     score_name: str
     metrics: dict[str, JsonValue] | None
-    """As metrics.json has them."""
+    """As in metrics.json."""
     attributes: list[Attribute]
-    """By which a map can be coloured."""
+    """To colour the map by."""
     towards: list[str]
-    """Attributes that a move can go towards."""
+    """Attributes that moves can go towards."""
     limits: Limits
     concepts: list[Concept]
 
 
 class Dimensions(Wire):
-    """All dimensions of a concept."""
-
     concept: int
     dimensions: list[Dimension]
 
 
 class Map(Wire):
-    """All items on a plane, in the order of `id`; of very many, the most popular ones."""
+    """All items on a plane, in the order of `id`; in a very large catalogue, the most popular."""
 
     state: Literal["ready", "computing", "failed"]
-    """While "computing", positions are rough; ask again later."""
+    """While "computing", positions are rough; try again later."""
     message: str | None = None
     x: list[float]
     y: list[float]
@@ -201,34 +185,32 @@ class Map(Wire):
 
 
 class MapValues(Wire):
-    """An attribute of all items on the map, in its order."""
+    """An attribute of the items on the map, in the same order."""
 
     name: str
     kind: Literal["number", "category"]
     values: list[float | None]
-    """Numbers, or places in `labels`; null where unknown."""
+    """Numbers, or indices into `labels`; null where unknown."""
     labels: list[str]
-    """Of a category, the most frequent first."""
+    """Categories, most frequent first."""
     has_several: bool = False
-    """Whether items may have several; the most frequent of theirs is given."""
+    """Whether items may have several values; `values` has the most frequent of each."""
 
 
 class Report(Wire):
-    """How good it is, and how far it comes apart."""
+    """How good the model is, and how cleanly tastes are separated."""
 
     state: Literal["ready", "computing", "failed"]
-    """Of `inspection`, which takes a while the first time."""
+    """State of `inspection`, which takes a while the first time."""
     message: str | None = None
     metrics: dict[str, JsonValue] | None
     log: list[dict[str, JsonValue]]
-    """One entry an epoch."""
+    """One entry per epoch."""
     inspection: dict[str, JsonValue] | None
-    """What `macrid inspect --json` tells."""
+    """As printed by `macrid inspect --json`."""
 
 
 class Reloaded(Wire):
-    """What is served now."""
-
     run: str
     digest: str
 
@@ -244,7 +226,7 @@ class Ready(Health):
 
 
 class Problem(BaseModel):
-    """An error (RFC 9457): what is wrong, and what to do."""
+    """An error (RFC 9457)."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -253,7 +235,7 @@ class Problem(BaseModel):
                     "type": "about:blank",
                     "title": "Unprocessable Content",
                     "status": 422,
-                    "detail": "n is 0; ask for a whole number of items, at least 1",
+                    "detail": "n: input should be greater than or equal to 1",
                     "instance": "/v1/recommend",
                 }
             ]
@@ -262,11 +244,11 @@ class Problem(BaseModel):
 
     type: str = "about:blank"
     title: str
-    """Of the status."""
+    """Standard text of the status."""
     status: int
     detail: str
-    """For a person."""
+    """What is wrong and what to do, for people."""
     instance: str
-    """The path that was asked for."""
+    """The requested path."""
     errors: list[dict[str, Any]] | None = None
-    """Which fields are wrong: `at` and `message`."""
+    """Invalid fields, each with `at` and `message`."""

@@ -1,7 +1,7 @@
-"""Items by what is typed: words of titles, beginnings of words, ids, and words with a typo.
+"""Search by title or id: whole words, word prefixes and words with typos.
 
-Titles are folded: case, accents and punctuation do not count. Han and kana, which have no spaces, are searched letter
-by letter, and so are emoji. Words are kept sorted, so that all words with one beginning have their items in one piece.
+Case, accents and punctuation are ignored. Han and kana, which have no spaces, and emoji are searched character by
+character. Words are sorted, so that the items of all words with one prefix are contiguous.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 from macrid.data.ids import Ids
 
-MOST_LETTERS = 200  # of a query
-LONGEST = 64  # letters of a word; what follows does not count
-NONE = 255  # the cost of a word that an item does not have
-WHOLE, BEGINNING = 0, 1  # costs; a typo adds 2
+LONGEST_QUERY = 200  # characters
+LONGEST_WORD = 64  # characters; the rest is ignored
+NONE = 255  # the cost of a word that an item lacks
+WHOLE, PREFIX = 0, 1  # costs; a typo adds 2
 
 
 class Search:
-    """Finds items by title or id; the index is built when it is first needed."""
+    """Finds items by title or id; the index is built on first use."""
 
     def __init__(self, ids: Ids, titles: Sequence[str | None] | None, popularity: np.ndarray) -> None:
         self._ids, self._titles = ids, titles
@@ -40,44 +40,42 @@ class Search:
     def find(
         self, query: str, *, limit: int, offset: int = 0, among: np.ndarray | None = None
     ) -> tuple[np.ndarray, int]:
-        """Positions of one page of the items found, the best first, and how many were found in all.
+        """Positions of one page of matching items, best first, and the total number of matches.
 
-        Every word has to be in the title, as a whole or as the beginning of a word; if no item has them all, words with
-        a typo count, too. The exact title or id comes first, then whole words, beginnings, typos; among equals the most
-        popular. An empty query finds all items.
-        among: a mask over items, True where an item may be found.
+        Every word of the query must be a word of the title or a prefix of one; if no item matches, typos are allowed.
+        An exact title or id ranks first, then whole words, prefixes and typos; ties go to the more popular item. An
+        empty query matches all items.
+        among: (items,) True where an item may match.
         """
-        query = query[:MOST_LETTERS].strip()
+        query = query[:LONGEST_QUERY].strip()
         if not query:
-            found = self._order if among is None else self._order[among[self._order]]
-            return found[offset : offset + limit], len(found)
+            matches = self._order if among is None else self._order[among[self._order]]
+            return matches[offset : offset + limit], len(matches)
         tier = self._tiers(query, among)
-        found = np.flatnonzero(tier != NONE)
-        key = tier[found].astype(np.int64) * len(tier) + self._rank[found]
-        last = offset + limit
-        if last < len(found):
+        matches = np.flatnonzero(tier != NONE)
+        key = tier[matches].astype(np.int64) * len(tier) + self._rank[matches]
+        total, last = len(matches), offset + limit
+        if last < total:
             best = np.argpartition(key, last)[:last]
-            found, key, total = found[best], key[best], len(found)
-        else:
-            total = len(found)
-        return found[np.argsort(key)[offset:last]], total
+            matches, key = matches[best], key[best]
+        return matches[np.argsort(key)[offset:last]], total
 
     def _tiers(self, query: str, among: np.ndarray | None) -> np.ndarray:
-        """How well each item fits, 0 for an exact title or id, more for worse, NONE for not at all: (items,)"""
+        """(items,) 0 for an exact title or id, more for worse matches, NONE for no match."""
         allowed = np.zeros(len(self._ids), dtype=np.uint8)
         if among is not None:
             allowed[~among] = NONE
         words = _words(query)
-        found = self._tiers_of(words, allowed, "none")
-        found[(found == WHOLE + 1) & (self._index.titles == hash(" ".join(words)))] = 0
-        found = np.maximum(np.minimum(found, self._sorted_ids.tiers(query)), allowed)
+        tiers = self._tiers_of(words, allowed, "none")
+        tiers[(tiers == WHOLE + 1) & (self._index.titles == hash(" ".join(words)))] = 0
+        tiers = np.maximum(np.minimum(tiers, self._sorted_ids.tiers(query)), allowed)
         for typos in ("unknown", "all"):
-            if found.min(initial=NONE) == NONE:
-                found = self._tiers_of(words, allowed, typos)
-        return found
+            if tiers.min(initial=NONE) == NONE:
+                tiers = self._tiers_of(words, allowed, typos)
+        return tiers
 
     def _tiers_of(self, words: Sequence[str], allowed: np.ndarray, typos: str) -> np.ndarray:
-        """By the word that an item has least of."""
+        """By the worst match among the words."""
         worst = allowed
         for word in dict.fromkeys(words):
             worst = np.maximum(worst, self._index.costs(word, typos))
@@ -92,8 +90,7 @@ class Search:
 
     @cached_property
     def _built(self) -> _Index:
-        titles = self._titles if self._titles is not None else [None] * len(self._ids)
-        return _build(titles)
+        return _build([None] * len(self._ids) if self._titles is None else self._titles)
 
     @cached_property
     def _sorted_ids(self) -> _SortedIds:
@@ -104,21 +101,21 @@ class Search:
 
 @dataclass(frozen=True)
 class _SortedIds:
-    """Ids in lower case, in their order."""
+    """Lower-case ids, sorted."""
 
     ids: pa.Array
     positions: np.ndarray
 
     def tiers(self, query: str) -> np.ndarray:
-        """0 for the id that is the query, more for those that begin with it: (items,) of uint8."""
+        """(items,) 0 for an exact match, more for ids that start with the query."""
         query = pc.utf8_lower(pa.scalar(query.encode("utf-8", "replace").decode())).as_py()
         places = range(len(self.ids))
         start = bisect_left(places, query, key=self._id)
         end = bisect_right(places, query, start, key=lambda place: self._id(place)[: len(query)])
-        found = np.full(len(places), NONE, dtype=np.uint8)
-        found[self.positions[start:end]] = BEGINNING + 1
-        found[self.positions[start : bisect_right(places, query, start, end, key=self._id)]] = 0
-        return found
+        tiers = np.full(len(places), NONE, dtype=np.uint8)
+        tiers[self.positions[start:end]] = PREFIX + 1
+        tiers[self.positions[start : bisect_right(places, query, start, end, key=self._id)]] = 0
+        return tiers
 
     def _id(self, place: int) -> str:
         return self.ids[place].as_py()
@@ -129,19 +126,19 @@ class _Index:
     """Which items have which words."""
 
     words: list[str]
-    """In their order."""
+    """Sorted."""
     starts: np.ndarray
-    """(words + 1,) where the items of each word begin in `items`."""
+    """(words + 1,) where the items of each word start in `items`."""
     items: np.ndarray
     titles: np.ndarray
     """(items,) a hash of each title's words."""
     letters: np.ndarray
-    """(words,) which letters a word has, as bits."""
+    """(words,) the letters of each word, as bits."""
 
     def costs(self, word: str, typos: str) -> np.ndarray:
-        """How well each item has the word, or words near it: (items,) of uint8.
+        """(items,) of uint8, the cost of the word in each item.
 
-        typos: "none", or in "unknown" words, or in "all".
+        typos: allowed in "none", in "unknown" words, or in "all".
         """
         cost = np.full(len(self.titles), NONE, dtype=np.uint8)
         start = bisect_left(self.words, word)
@@ -150,30 +147,30 @@ class _Index:
             near, costs = self._near(word)
             for place in np.argsort(-costs, kind="stable"):
                 cost[self._items(near[place], near[place] + 1)] = costs[place]
-        cost[self._items(start, end)] = BEGINNING
+        cost[self._items(start, end)] = PREFIX
         if start < end and self.words[start] == word:
             cost[self._items(start, start + 1)] = WHOLE
         return cost
 
     def _items(self, start: int, end: int) -> np.ndarray:
-        """Of the words from one place to another."""
+        """Of a slice of the words."""
         return self.items[self.starts[start] : self.starts[end]]
 
     def _near(self, word: str) -> tuple[np.ndarray, np.ndarray]:
-        """Places of words that a typo or two may have turned into this one, or that begin with such a word; costs."""
+        """Places and costs of words a typo or two away from this one, or that start with such a word."""
         most = typos_allowed(word)
         if most == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        lacking = np.bitwise_count(_letters([word])[0] & ~self.letters)  # every edit mends one of them at most
+        lacking = np.bitwise_count(_letters([word])[0] & ~self.letters)  # each edit supplies at most one
         places = np.flatnonzero(lacking <= most)
-        whole, beginning = _distances(word, [self.words[place] for place in places], most)
-        cost = np.minimum(2 * whole, 2 * beginning + 1 if len(word) > 4 else NONE)
+        whole, prefix = _distances(word, [self.words[place] for place in places], most)
+        cost = np.minimum(2 * whole, 2 * prefix + 1 if len(word) > 4 else NONE)
         near = cost <= 2 * most + 1
         return places[near], cost[near]
 
 
 def typos_allowed(word: str) -> int:
-    """How many letters of a word may be wrong: one from 4 letters, two from 8, none in numbers."""
+    """One from 4 letters, two from 8, none in numbers."""
     return 0 if word.isdecimal() else (len(word) >= 4) + (len(word) >= 8)
 
 
@@ -197,15 +194,15 @@ def _build(titles: Iterable[str | None]) -> _Index:
 
 
 class _Folding(dict[int, str]):
-    """What becomes of each letter; worked out as letters come up."""
+    """A table for `str.translate`, filled on demand."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = _folded(chr(code))
-        return found
+        self[code] = folded = _folded(chr(code))
+        return folded
 
 
 def _folded(letter: str) -> str:
-    """Accents and what cannot be seen go, punctuation separates, Han, kana and symbols are words by themselves."""
+    """Drops accents and invisible characters, separates at punctuation, makes Han, kana and symbols words."""
     kind = unicodedata.category(letter)
     if unicodedata.combining(letter) >= 10 or kind in ("Cf", "Me") or "\ufe00" <= letter <= "\ufe0f":
         return ""
@@ -218,14 +215,14 @@ _FOLDING = _Folding()
 
 
 def _words(text: str) -> list[str]:
-    """The words of a title or query; a text without any is a word itself."""
+    """The words of a text; one that has none, such as punctuation, counts as a word."""
     plain = unicodedata.normalize("NFKD", text).casefold().translate(_FOLDING)
     words = unicodedata.normalize("NFC", plain).split() or text.casefold().split()
-    return [word[:LONGEST] for word in words]
+    return [word[:LONGEST_WORD] for word in words]
 
 
 def _letters(words: Sequence[str]) -> np.ndarray:
-    """Which letters each word has, as bits; some letters share a bit: (words,) of uint64."""
+    """(words,) of uint64, the letters of each word as bits; some letters share a bit."""
     if not words:
         return np.zeros(0, dtype=np.uint64)
     lengths = np.array([len(word) for word in words])
@@ -235,9 +232,9 @@ def _letters(words: Sequence[str]) -> np.ndarray:
 
 
 def _distances(word: str, others: Sequence[str], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edits, swaps of neighbours among them, from a word to each of the others and to the nearest beginning of each.
+    """Optimal string alignment distances from a word to each of the others, and to the nearest prefix of each.
 
-    Both are right up to `most`; whatever is more is `most` + 1 or larger. Optimal string alignment, all others at once.
+    Exact up to `most`; larger ones are at least `most` + 1.
     """
     width = len(word) + most
     text = "".join(other[:width].ljust(width, "\0") for other in others)

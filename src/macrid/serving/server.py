@@ -1,4 +1,4 @@
-"""A server around the app: one process, or several that share the weights; SIGHUP swaps the run, SIGTERM drains."""
+"""The server: one process, or several that share the weights; SIGHUP reloads the run, SIGTERM drains."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,10 +33,10 @@ from macrid.serving.metrics import SHARED
 from macrid.serving.service import Service, log, spare_the_collector
 from macrid.settings import ServingSettings
 
-ASKED = "MACRID_SERVING"  # what processes are to serve, as JSON
-KEEP_ALIVE = 75  # seconds that an idle connection stays open
-SWITCH = 0.0005  # seconds after which a busy thread makes way; the model's asks for that many times a batch
-FORCED_AFTER = 30.0  # seconds after which answers that are still being made are given up when it is to end
+WORKER_ENV = "MACRID_SERVING"  # environment variable with the arguments of worker processes, as JSON
+KEEP_ALIVE = 75  # seconds for an idle connection
+SWITCH_INTERVAL = 0.0005  # seconds; the model's thread needs the interpreter many times per batch
+SHUTDOWN_TIMEOUT = 30  # seconds for unfinished responses
 
 
 def serve(
@@ -43,28 +44,28 @@ def serve(
     settings: ServingSettings,
     *,
     listening: socket.socket | None = None,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve a run until told to end.
+    """Serve a run until stopped.
 
-    listening: a socket bound already. on_ready: called with the address of the studio once requests are answered.
+    listening: a bound socket. on_ready: called with the address of the studio once requests are answered.
     """
     bound = listening or bind(settings)
     _log_to_stderr()
     _ignore_hangups()
-    address = address_of(bound, settings)
+    report_ready = partial(on_ready, address_of(bound, settings))
     if settings.workers == 1:
         use_threads(settings)
-        app = create_app(run, settings, on_start=lambda service: started(service, lambda: _tell(on_ready, address)))
+        app = create_app(run, settings, on_start=lambda service: started(service, report_ready))
         server = uvicorn.Server(_config(app, settings))
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn passes on what it was told to end by
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again
             server.run([bound])
         return
-    _serve_many(Path(run), settings, bound, lambda: _tell(on_ready, address))
+    _serve_many(Path(run), settings, bound, report_ready)
 
 
 def bind(settings: ServingSettings) -> socket.socket:
-    """A socket at the address of the settings; a `MacridError` if it cannot be had."""
+    """A socket at the address in the settings; a `SettingsError` if that fails."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -73,28 +74,28 @@ def bind(settings: ServingSettings) -> socket.socket:
     except OSError as error:
         bound.close()
         raise SettingsError(
-            f"{settings.host}:{settings.port} cannot be listened on ({error.strerror or error}); choose another --port"
-            " or --host"
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror or error});"
+            " choose another --port or --host"
         ) from None
     bound.set_inheritable(True)
     return bound
 
 
 def address_of(bound: socket.socket, settings: ServingSettings) -> str:
-    """Of the studio, for a browser on this machine."""
+    """The URL of the studio, for a browser on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)
     return f"http://{in_brackets(host)}:{bound.getsockname()[1]}/"
 
 
 def use_threads(settings: ServingSettings) -> None:
-    """A process that has several cores leaves one of them to the requests themselves."""
+    """Leave one core of several to request handling."""
     torch.set_num_threads(settings.threads or max(1, cores() // settings.workers - 1))
 
 
-def started(service: Service, tell: Callable[[], None] | None = None) -> None:
-    """Take over the signals of a process that serves, and tell that it does."""
+def started(service: Service, report_ready: Callable[[], None] | None = None) -> None:
+    """Install signal handlers, then report that the process is ready."""
     spare_the_collector()
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         if hasattr(signal, "SIGHUP"):
@@ -105,37 +106,37 @@ def started(service: Service, tell: Callable[[], None] | None = None) -> None:
             if service.is_draining:
                 return
             service.is_draining = True
-            log.info("about to end: answering what is asked for another %g s", service.settings.drain)
+            log.info("shutting down: still answering for %g s", service.settings.drain)
             loop.call_soon_threadsafe(loop.call_later, service.settings.drain, lambda: end(number, None))  # type: ignore[misc,operator]
 
         if callable(end):
             signal.signal(signal.SIGTERM, drain)
-    if tell is not None:
-        loop.call_later(0.05, tell)  # the server listens right after
+    if report_ready is not None:
+        loop.call_later(0.05, report_ready)  # the server starts listening right after this
 
 
 def worker_app() -> Any:
-    """The app of one of several processes; uvicorn calls it in each."""
-    asked = json.loads(os.environ[ASKED])
-    settings = ServingSettings.make(asked["settings"])
+    """The app of a worker process, called by uvicorn."""
+    arguments = json.loads(os.environ[WORKER_ENV])
+    settings = ServingSettings.make(arguments["settings"])
     use_threads(settings)
     _log_to_stderr()
     _ignore_hangups()
     parent = os.getppid()
     return create_app(
-        asked["run"], settings, shared=Path(asked["shared"]), on_start=started,
+        arguments["run"], settings, shared=Path(arguments["shared"]), on_start=started,
         on_reload=lambda: os.kill(parent, signal.SIGHUP),
     )  # fmt: skip
 
 
 class _Many(Multiprocess):
-    """uvicorn's processes, which on SIGHUP swap the run inside instead of starting anew."""
+    """uvicorn's processes, which reload the run on SIGHUP instead of restarting."""
 
     def keep_subprocess_alive(self) -> None:
         before = {process.pid for process in self.processes}
         super().keep_subprocess_alive()
         for pid in before - {process.pid for process in self.processes}:
-            mark_process_dead(pid)  # its requests in flight are no longer counted
+            mark_process_dead(pid)  # drops its requests in flight from the count
 
     def handle_hup(self) -> None:
         for process in self.processes:
@@ -143,30 +144,30 @@ class _Many(Multiprocess):
                 os.kill(process.pid, signal.SIGHUP)
 
 
-def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, tell: Callable[[], None]) -> None:
+def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, report_ready: Callable[[], None]) -> None:
     from macrid.serving.hosted import Hosted
 
     shared = Path(tempfile.mkdtemp(prefix="macrid-serving-"))
     try:
         (shared / "metrics").mkdir()
         use_threads(settings)
-        Hosted(run, settings, shared).close()  # a run that cannot be served is told of once; tables are made once
+        Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
         os.environ[SHARED] = str(shared / "metrics")
-        os.environ[ASKED] = json.dumps(
+        os.environ[WORKER_ENV] = json.dumps(
             {"run": str(run.absolute()), "settings": settings.model_dump(mode="json"), "shared": str(shared)}
         )
         config = _config("macrid.serving.server:worker_app", settings, factory=True, workers=settings.workers)
         many = _Many(config, sockets=[bound])
-        threading.Thread(target=_when_ready, args=(bound, tell), daemon=True).start()
+        threading.Thread(target=_when_ready, args=(bound, report_ready), daemon=True).start()
         many.run()
     finally:
-        for name in (SHARED, ASKED):
+        for name in (SHARED, WORKER_ENV):
             os.environ.pop(name, None)
         shutil.rmtree(shared, ignore_errors=True)
 
 
-def _when_ready(bound: socket.socket, tell: Callable[[], None]) -> None:
-    """Wait until one of the processes answers."""
+def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
+    """Wait until a process answers."""
     family, address = bound.family, bound.getsockname()
     while True:
         with contextlib.suppress(OSError), socket.socket(family) as probe:
@@ -174,7 +175,7 @@ def _when_ready(bound: socket.socket, tell: Callable[[], None]) -> None:
             probe.connect(address)
             probe.sendall(b"GET /healthz HTTP/1.0\r\nhost: localhost\r\n\r\n")
             if probe.recv(16).startswith(b"HTTP/1.1 200"):
-                tell()
+                report_ready()
                 return
         time.sleep(0.1)
 
@@ -182,12 +183,12 @@ def _when_ready(bound: socket.socket, tell: Callable[[], None]) -> None:
 def _config(app: Any, settings: ServingSettings, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
-        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(FORCED_AFTER), lifespan="on", **more,
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="on", **more,
     )  # fmt: skip
 
 
 def _ignore_hangups() -> None:
-    """Until there is a run that could be swapped."""
+    """Until there is a run to reload."""
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -198,8 +199,3 @@ def _log_to_stderr() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
         log.addHandler(handler)
         log.setLevel(logging.INFO)
-
-
-def _tell(on_ready: Callable[[str], None] | None, address: str) -> None:
-    if on_ready is not None:
-        on_ready(address)

@@ -1,4 +1,4 @@
-"""The service: which run is served, how it is asked, and how another one takes its place."""
+"""The service: the run it serves, its threads, and reloading."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from macrid.settings import ServingSettings
 
 T = TypeVar("T")
 log = logging.getLogger("macrid.serving")
-SLOW_THREADS = 2  # for what is not a batch and takes some milliseconds: cards, searches, walks
-LONG_THREADS = 2  # for what takes longer: explanations, lists of all concepts, many histories at once
+SLOW_THREADS = 2  # for work of some milliseconds: cards, searches, walks
+LONG_THREADS = 2  # for longer work: explanations, lists of all concepts, many histories
 
 
 class Service:
-    """One for each app."""
+    """One per app."""
 
     def __init__(self, run: str | Path, settings: ServingSettings, shared: Path | None = None) -> None:
-        """shared: a folder for what several processes have in common: tables, and which run is served."""
+        """shared: a folder for what several processes share: tables, and the path of the run."""
         self.settings, self.shared, self.metrics = settings, shared, Metrics()
         self.run = Path(run)
         self.is_draining, self.answered = False, 0
@@ -47,61 +47,62 @@ class Service:
         return Hosted(run, self.settings, self.shared, self.metrics.batch)
 
     def current(self) -> Path:
-        """The run to serve: the one that processes have agreed upon, or the one that was given."""
+        """The run to serve: the one set by `agree_on` in any process, or else the original."""
         if self.shared is not None and (self.shared / "run").exists():
             return Path((self.shared / "run").read_text("utf-8"))
         return self.run
 
     def agree_on(self, run: Path) -> None:
-        """Have other processes serve this run, too, once they are told to look."""
+        """Make other processes serve this run from their next reload."""
         self.run = run
         if self.shared is not None:
             write_atomically(self.shared / "run", str(run))
 
-    async def slowly(self, function: Callable[..., T], *given: Any) -> T:
-        """On a thread beside that of the batches: what takes some milliseconds."""
-        return await self._on(self._slow, function, *given)
+    async def slowly(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function of some milliseconds on a thread."""
+        return await self._on(self._slow, function, *arguments)
 
-    async def at_length(self, function: Callable[..., T], *given: Any) -> T:
-        """On a thread for what takes longer, so that nothing short waits for it."""
-        return await self._on(self._long, function, *given)
+    async def at_length(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a longer function on a thread, so that short ones need not wait for it."""
+        return await self._on(self._long, function, *arguments)
 
-    async def _on(self, pool: ThreadPoolExecutor, function: Callable[..., T], *given: Any) -> T:
+    async def _on(self, pool: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
         if self._waiting[pool] >= self.settings.max_waiting:
-            raise RefusedError(503, "too many requests are waiting already; try again", {"retry-after": "1"})
+            raise RefusedError(503, "too many requests are waiting; try again", {"retry-after": "1"})
         self._waiting[pool] += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, lambda: function(*given))
+            return await asyncio.get_running_loop().run_in_executor(pool, lambda: function(*arguments))
         finally:
             self._waiting[pool] -= 1
 
     async def reload(self, run: Path | None = None) -> Hosted:
-        """Serve a run from now on; requests in flight are answered by the one before. It stays if this one is bad."""
+        """Load a run, or keep the current one if that fails; requests in flight finish with the old one."""
         async with self._swapping:
-            wanted = run or self.current()
-            if self.hosted.is_same(wanted):
-                log.info("%s has not changed", wanted)
+            path = run or self.current()
+            if self.hosted.is_same(path):
+                log.info("%s has not changed", path)
                 return self.hosted
             try:
-                hosted = await asyncio.to_thread(self._host, wanted)
+                hosted = await asyncio.to_thread(self._host, path)
             except Exception as error:
                 self.metrics.reloaded("failed")
-                log.error("not swapped, the run before is still served: %s", error, exc_info=not _is_told(error))
-                why = str(error).replace(f"{wanted.parent}{os.sep}", "") if _is_told(error) else "its log says why"
-                why = why.replace(f"{wanted.resolve().parent}{os.sep}", "")
-                raise RunError(f"not swapped, the run before is still served: {why}") from error
+                log.error("reload failed, still serving the old run: %s", error, exc_info=not _is_readable(error))
+                reason = str(error) if _is_readable(error) else "see the log of the service"
+                for folder in (path.parent, path.resolve().parent):
+                    reason = reason.replace(f"{folder}{os.sep}", "")
+                raise RunError(f"reload failed, still serving the old run: {reason}") from error
             before, self.hosted = self.hosted, hosted
             self.metrics.reloaded("swapped")
             self._take(hosted)
-            log.info("%s is served now (%s)", hosted.run, hosted.digest)
+            log.info("now serving %s (%s)", hosted.run, hosted.digest)
             self._before.append(before)
             asyncio.get_running_loop().call_later(self.settings.timeout, self._slow.submit, self._forget, before)
             return hosted
 
     def reload_soon(self) -> None:
-        """As `reload`, from a signal: what goes wrong is in the log, and the run before stays."""
+        """As `reload`, for signal handlers: errors only go to the log."""
         task = asyncio.get_running_loop().create_task(self._reload_quietly())
-        self._tasks.add(task)  # the loop alone would let go of it
+        self._tasks.add(task)  # the loop keeps only a weak reference
         task.add_done_callback(self._tasks.discard)
 
     async def _reload_quietly(self) -> None:
@@ -109,7 +110,7 @@ class Service:
             await self.reload()
 
     def _forget(self, before: Hosted) -> None:
-        """Let go of a run whose last requests are answered."""
+        """Release an old run after its last request."""
         if before in self._before:
             self._before.remove(before)
             before.close()
@@ -117,24 +118,23 @@ class Service:
                 spare_the_collector()
 
     def _take(self, hosted: Hosted) -> None:
-        """Count its items, and make at once what the first to ask would wait for: its card, its index of titles."""
+        """Report its size, and prepare the card and the search index before the first request."""
         self.metrics.serves(len(hosted.model.items))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
 
     def beside(self, name: str) -> Path:
-        """A run in the folder that holds the one served now."""
-        folder = self.current().resolve().parent
+        """A run in the same folder as the current one."""
         if name in ("", ".", "..") or Path(name).name != name:
-            raise RefusedError(422, f"run is {name[:80]!r}; give the name of a folder beside the run, without slashes")
-        return folder / name
+            raise RefusedError(422, f"run: {name[:80]!r} is not the name of a folder beside the current run")
+        return self.current().resolve().parent / name
 
     def check_may_edit(self) -> None:
         if not may_edit(self.settings):
-            raise RefusedError(403, "names and runs cannot be changed over the network here; set a token (--token)")
+            raise RefusedError(403, "renaming and reloading over the network need a token; set one with --token")
 
     def close(self) -> None:
-        log.info("ended after %s answers", f"{self.answered:,}")
+        log.info("stopped after %s responses", f"{self.answered:,}")
         for hosted in (*self._before, self.hosted):
             hosted.close()
         for pool in (self._slow, self._long):
@@ -142,12 +142,12 @@ class Service:
 
 
 def spare_the_collector() -> None:
-    """Collect once, then set aside what is left: a catalogue that stays is not looked through again and again."""
+    """Collect once, then exempt the rest: a long-lived catalogue need not be scanned again and again."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
-def _is_told(error: Exception) -> bool:
-    """Whether its message is meant for people."""
+def _is_readable(error: Exception) -> bool:
+    """Whether its message is meant for users."""
     return isinstance(error, MacridError | OSError)

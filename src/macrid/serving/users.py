@@ -1,4 +1,4 @@
-"""Users that can be asked for by an id: the held-out users of a run, or those of a file of events."""
+"""Known users: those of an events file, or the held-out users of the run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ log = logging.getLogger("macrid.serving")
 
 
 class Users:
-    """Ids and histories. There is no user table in a model: these are histories that happen to be at hand."""
+    """Ids and histories."""
 
     def __init__(self, ids: Ids, histories: sp.csr_array, seen: sp.csr_array | None = None) -> None:
-        """histories, seen: users × items of the model; what was seen but rated low is no part of a history."""
+        """histories, seen: users × items; `seen` includes items rated too low for the history."""
         self.ids, self.histories, self._seen = ids, histories, histories if seen is None else seen
         self._texts: list[str] | None = None
 
@@ -31,22 +31,22 @@ class Users:
         return len(self.ids)
 
     def history(self, user: Id) -> np.ndarray:
-        """Positions of the items."""
+        """Item positions."""
         return _row(self.histories, self._place(user))
 
     def seen(self, user: Id) -> np.ndarray:
-        """Positions of the items of the history, and of those that were rated too low for it."""
+        """Item positions of the history and of low-rated items."""
         return _row(self._seen, self._place(user))
 
     def _place(self, user: Id) -> int:
         (row,) = self.ids.positions([user if isinstance(user, int) else self.ids.parse(user)])
         if row < 0:
-            known = f"there are {', '.join(map(str, self.ids[:3]))} …" if len(self) else "there are none"
+            known = f"known users: {', '.join(map(str, self.ids[:3]))} …" if len(self) else "no users are known"
             raise RefusedError(404, f"no user {user!r}; {known} (GET /v1/users)")
         return int(row)
 
     def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
-        """Ids and numbers of items of those whose id begins with a query, and how many there are."""
+        """Ids and history lengths of one page of users whose id starts with a query, and their total number."""
         if self._texts is None:
             self._texts = [str(user) for user in self.ids]
         rows = [row for row, text in enumerate(self._texts) if text.startswith(query)] if query else range(len(self))
@@ -55,26 +55,26 @@ class Users:
 
 
 def users_of(model: Recommender, run: Path, settings: ServingSettings, min_rating: float | None = None) -> Users:
-    """Those of a file of events, or those that the run keeps, as test-0, test-1, …, validation-0, …
+    """Those of the events file in the settings, or the run's held-out users, as test-0, …, validation-0, …
 
-    min_rating: of the events that count, where the file has ratings; others are seen, but not liked.
+    min_rating: in a file with ratings, lower-rated items count as seen only.
     """
     if settings.users is not None:
         columns = {"user": settings.user_col, "item": settings.item_col, "rating": settings.rating_col}
         read = read_histories(settings.users, model.items, **columns, min_rating=min_rating)
         if read.has_ratings and min_rating is None:
-            log.warning("%s has ratings, but the run does not say which of them count; all do", settings.users)
+            log.warning("%s has ratings, but the run has no min_rating; all events count", settings.users)
         return Users(read.users, read.histories, read.seen)
     ids: list[str] = []
-    found: list[sp.csr_array] = []
+    groups: list[sp.csr_array] = []
     for group in ("test", "validation"):
         try:
             histories = read_heldout(run, group).history
-        except RunError:  # a run may keep none of them, or one of the groups only
+        except RunError:  # a run may keep none or only one of the groups
             continue
         ids += [f"{group}-{row}" for row in range(histories.shape[0])]
-        found.append(histories)
-    return Users(Ids(ids), sp.csr_array(sp.vstack(found)) if found else sp.csr_array((0, len(model.items))))
+        groups.append(histories)
+    return Users(Ids(ids), sp.csr_array(sp.vstack(groups)) if groups else sp.csr_array((0, len(model.items))))
 
 
 def _row(matrix: sp.csr_array, row: int) -> np.ndarray:
