@@ -203,7 +203,7 @@ def test_moves_towards_an_attribute_and_beyond_what_users_have_are_told_of(clien
     history = history_of(client)
     move = {"towards": "price", "amount": 5}
     found = ok(client.post("/v1/recommend", json={"history": history, "n": 5, "moves": [move]}))
-    assert "beyond what real users have" in found["warnings"][0]
+    assert len(found["warnings"]) == 1
     with pytest.warns(macrid.errors.RangeWarning):
         assert [item["id"] for item in found["items"]] == macrid.steer(shop_model, history, moves=[move], n=5).ids
 
