@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 import macrid
-from macrid import runs
+from macrid import cli, runs
 from macrid.data import store
 
 
@@ -44,19 +45,20 @@ def events(tmp_path):
     return tmp_path / "events.csv"
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["data"], ["data", "list"], ["data", "prepare"], ["demo"], ["train"], ["tune"], ["evaluate"],
-                ["recommend"], ["similar"], ["doctor"]],
-)  # fmt: skip
-def test_every_command_has_help_and_those_that_act_an_example(invoke, command):
+def leaves(command, *path):
+    """Paths of the commands that do something."""
+    groups = getattr(command, "commands", None)
+    return [path] if groups is None else [leaf for name, sub in groups.items() for leaf in leaves(sub, *path, name)]
+
+
+@pytest.mark.parametrize("command", leaves(typer.main.get_command(cli.app)), ids=" ".join)
+def test_every_command_has_help_with_an_example(invoke, command):
     code, out, _ = invoke(*command, "--help")
     assert code == 0
-    assert "Usage: macrid" in out
-    if command not in ([], ["data"]):
-        assert "Example: macrid" in out
+    assert re.search(rf"Example: .*macrid {' '.join(command)}\b", out)
 
 
-def test_version_is_told(invoke):
+def test_version_prints_the_version(invoke):
     assert invoke("--version")[:2] == (0, f"macrid {macrid.__version__}\n")
 
 
@@ -74,7 +76,7 @@ def test_our_errors_are_one_line_on_standard_error_and_exit_1(invoke, tmp_path):
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert "no such run" in err
+    assert "nowhere" in err
     assert "Traceback" not in err
 
 
@@ -84,7 +86,7 @@ def test_a_file_becomes_a_run_that_recommends(invoke, events, tmp_path):
         tmp_path / "items.csv",
     )  # fmt: skip
     assert code == 0, err
-    assert "guessed user = 'userId', item = 'itemId', rating = 'rating'" in err
+    assert all(f"'{name}'" in err for name in ("userId", "itemId", "rating"))
     assert "60 users" in out
     code, out, err = invoke(
         "train", tmp_path / "data", "--out", tmp_path / "run", "--concepts", 2, "--dim", 8, "--epochs", 3, "--json"
@@ -100,7 +102,7 @@ def test_a_file_becomes_a_run_that_recommends(invoke, events, tmp_path):
     assert code == 0
     answer = json.loads(out)
     assert answer["unknown"] == ["zz"]
-    assert "'zz' is not in the catalogue" in err
+    assert "'zz'" in err
     assert [set(item) for item in answer["items"]] == [{"id", "title", "score", "concept"}] * 3
     assert answer["items"][0]["title"] == f"Item <{answer['items'][0]['id'][1:]}>"
     code, out, _ = invoke("recommend", tmp_path / "run", "--history", "i1", "-n", 3)
@@ -123,13 +125,12 @@ def test_data_list_names_every_data_set(invoke):
 
 
 @pytest.mark.parametrize("source", ["ml-2m", "events.csv"])
-def test_training_on_something_else_says_what_to_give(invoke, tmp_path, monkeypatch, source):
+def test_training_needs_a_prepared_folder_or_a_catalogue_name(invoke, tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "events.csv").write_text("user,item\n")
     code, _, err = invoke("train", source, "--out", "run")
     assert code == 1
-    told = {"ml-2m": "neither a prepared folder nor a name", "events.csv": "prepare it first: `macrid data prepare"}
-    assert told[source] in err
+    assert source in err
 
 
 def test_evaluate_prints_the_documented_json(invoke, run, trained):
@@ -146,12 +147,12 @@ def test_evaluate_prints_the_documented_json(invoke, run, trained):
 
 
 def test_evaluate_on_other_data_needs_the_same_items(invoke, run, prepared, tmp_path, shop):
-    own = json.loads(invoke("evaluate", run, "--json")[1])
-    assert json.loads(invoke("evaluate", run, "--data", prepared, "--json")[1]) == own
+    scores = json.loads(invoke("evaluate", run, "--json")[1])
+    assert json.loads(invoke("evaluate", run, "--data", prepared, "--json")[1]) == scores
     store.write(shop.split(heldout=100, seed=1), tmp_path / "other")
     code, _, err = invoke("evaluate", run, "--data", tmp_path / "other")
     assert code == 1
-    assert "its items are not those of" in err
+    assert str(tmp_path / "other") in err
 
 
 def test_similar_prints_the_documented_json(invoke, run, trained):
@@ -162,7 +163,7 @@ def test_similar_prints_the_documented_json(invoke, run, trained):
     assert answer["item"] == item
     assert len(answer["items"]) == 3
     assert invoke("similar", run, item)[0] == 0
-    assert "is not in the catalogue" in invoke("similar", run, "zz")[2]
+    assert "'zz'" in invoke("similar", run, "zz")[2]
 
 
 def test_include_and_exclude_reach_the_model(invoke, run, trained):
@@ -172,7 +173,7 @@ def test_include_and_exclude_reach_the_model(invoke, run, trained):
     assert set(ids) == {b, c}
     code, _, err = invoke("recommend", run, "--history", a, "--exclude", b, "-n", 159)
     assert code == 1
-    assert "159 items were asked for, but 158 of 160 are left" in err
+    assert re.search(r"159 .*158 of 160", err)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -195,17 +196,17 @@ def test_many_users_go_from_a_table_to_a_parquet(invoke, run, trained, tmp_path,
     table = pq.read_table(tmp_path / "recs.parquet").to_pylist()
     assert len(table) == 100
     for user in ("user-0", "user-19"):
-        own = [row for row in table if row["user"] == user]
+        rows = [row for row in table if row["user"] == user]
         alone = model.recommend(histories[user], 5)
-        assert [row["rank"] for row in own] == [1, 2, 3, 4, 5]
-        assert [row["item"] for row in own] == alone.ids
-        assert [row["title"] for row in own] == [item.title for item in alone]
+        assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5]
+        assert [row["item"] for row in rows] == alone.ids
+        assert [row["title"] for row in rows] == [item.title for item in alone]
     code, _, err = invoke("recommend", run, "--input", source, "--output", tmp_path / "recs.parquet")
     assert code == 1
     assert "--overwrite" in err
 
 
-def test_items_rated_too_low_are_no_part_of_a_history_but_seen(invoke, events, tmp_path):
+def test_items_rated_too_low_count_as_seen_but_not_as_history(invoke, events, tmp_path):
     arguments = ("--out", tmp_path / "data", "--heldout", 8, "--min-rating", 4, "--min-items", 1)
     assert invoke("data", "prepare", events, *arguments)[0] == 0
     assert (
@@ -214,29 +215,27 @@ def test_items_rated_too_low_are_no_part_of_a_history_but_seen(invoke, events, t
     )
     code, _, err = invoke("recommend", tmp_path / "run", "--input", events, "--output", tmp_path / "o.parquet", "-n", 5)
     assert code == 0, err
-    assert "below the rating threshold" in err
     model = macrid.load(tmp_path / "run")
     frame = pl.read_csv(events)
     for user in ("u0", "u7"):
-        own = frame.filter(pl.col("userId") == user)
-        liked, seen = own.filter(pl.col("rating") >= 4)["itemId"].to_list(), own["itemId"].to_list()
+        events_of = frame.filter(pl.col("userId") == user)
+        liked, seen = events_of.filter(pl.col("rating") >= 4)["itemId"].to_list(), events_of["itemId"].to_list()
         truth = model.recommend(liked, 5, exclude=[item for item in seen if item in model.items])
-        found = pl.read_parquet(tmp_path / "o.parquet").filter(pl.col("user") == user)["item"].to_list()
-        assert found == truth.ids
+        assert pl.read_parquet(tmp_path / "o.parquet").filter(pl.col("user") == user)["item"].to_list() == truth.ids
 
 
-def test_the_place_of_the_output_is_checked_before_the_work(invoke, run, events, tmp_path):
+def test_the_output_path_is_checked_before_any_work(invoke, run, events, tmp_path):
     assert invoke("recommend", run, "--input", events, "--output", tmp_path / "recs.csv")[0] == 2
     code, _, err = invoke("recommend", run, "--input", events, "--output", tmp_path / "no" / "recs.parquet")
     assert code == 1
-    assert "there is no folder" in err
+    assert str(tmp_path / "no") in err
 
 
-def test_a_misspelled_name_is_answered_with_the_right_one(invoke, tmp_path):
+def test_a_misspelt_name_is_corrected(invoke, tmp_path):
     for command in (("train", "ml-1n"), ("data", "prepare", "ml-1n")):
         code, _, err = invoke(*command, "--out", tmp_path / "x")
         assert code == 1
-        assert "did you mean ml-1m?" in err
+        assert "ml-1m?" in err
 
 
 def test_files_that_macrid_did_not_write_are_never_replaced(invoke, prepared, tmp_path):
@@ -249,32 +248,32 @@ def test_files_that_macrid_did_not_write_are_never_replaced(invoke, prepared, tm
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 
-def test_a_run_that_is_there_is_not_written_over_unless_told(invoke, run, prepared):
+def test_an_existing_run_is_replaced_only_with_overwrite(invoke, run, prepared):
     before = (run / "model.safetensors").read_bytes()
     code, _, err = invoke("train", prepared, "--out", run, "--epochs", 1, "--dim", 4)
     assert code == 1
-    assert "is not empty" in err
+    assert str(run) in err
     assert (run / "model.safetensors").read_bytes() == before
     assert invoke("train", prepared, "--out", run, "--epochs", 1, "--dim", 4, "--overwrite")[0] == 0
     assert macrid.load(run).settings.dim == 4
 
 
-def test_resuming_a_finished_run_says_that_there_is_nothing_to_do(invoke, run, prepared):
+def test_a_finished_run_cannot_be_resumed(invoke, run, prepared):
     code, _, err = invoke("train", prepared, "--out", run, "--resume")
     assert code == 1
-    assert "training has ended, there is nothing to resume" in err
+    assert str(run) in err
 
 
 def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
-    for option, told in (
-        ("--concepts=0", "concepts is 0; it must be at least 1, or 'auto'"),
-        ("--concepts=many", "concepts is 'many'"),
+    for option, value in (
+        ("--concepts=0", "concepts is 0"),
+        ("--concepts=many", "'many'"),
         ("--dropout=1", "dropout is 1.0"),
         ("--model=svd++", "'svd++'"),
     ):
         code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", option)
         assert code == 1
-        assert told in err
+        assert value in err
     code, _, err = invoke("train", "shop", "--out", tmp_path / "run", "--learning-rate=-1")
     assert code == 1
     assert "learning_rate is -1.0" in err
@@ -291,7 +290,7 @@ def test_the_number_of_concepts_can_be_left_to_the_training(invoke, prepared, tm
     assert f"of {concepts} concepts in use" in err
 
 
-def test_a_divergence_keeps_the_best_weights_as_a_run(invoke, prepared, tmp_path, monkeypatch):
+def test_a_diverged_training_keeps_its_best_weights_as_a_run(invoke, prepared, tmp_path, monkeypatch):
     import torch
 
     from macrid.training import loop
@@ -308,8 +307,8 @@ def test_a_divergence_keeps_the_best_weights_as_a_run(invoke, prepared, tmp_path
     monkeypatch.setattr(loop, "_run_epoch", poisoned)
     code, _, err = invoke("train", prepared, "--out", tmp_path / "run", "--dim", 8, "--epochs", 5)
     assert code == 1
-    assert "the loss became nan in epoch 3, step 1" in err
-    assert f"the best weights so far are in {tmp_path / 'run'}" in err
+    assert "nan in epoch 3" in err
+    assert str(tmp_path / "run") in err
     assert invoke("evaluate", tmp_path / "run")[0] == 0
 
 
@@ -326,7 +325,7 @@ def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "go on with" in err
+    assert "--resume" in err
     assert len(macrid.load(tmp_path / "run").log) >= 3
     done = subprocess.run(
         [*command, "--epochs", "1", "--patience", "100000", "--resume"],
@@ -337,7 +336,7 @@ def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp
     assert (tmp_path / "run" / "metrics.json").exists()
 
 
-def test_doctor_finds_this_machine_well(invoke):
+def test_doctor_passes_on_this_machine(invoke):
     code, out, _ = invoke("doctor", "--json")
     assert code == 0
     checks = json.loads(out)
@@ -363,7 +362,7 @@ def test_resuming_into_a_folder_of_something_else_deletes_nothing(invoke, prepar
     (tmp_path / "thesis" / "thesis.txt").write_text("years of work")
     code, _, err = invoke("train", prepared, "--out", tmp_path / "thesis", "--resume", "--epochs", 1, "--dim", 4)
     assert code == 1
-    assert "is not empty" in err
+    assert str(tmp_path / "thesis") in err
     assert (tmp_path / "thesis" / "thesis.txt").exists()
 
 
@@ -377,7 +376,7 @@ def test_the_working_folder_is_never_replaced(invoke, prepared, tmp_path, monkey
         (tmp_path / "here" / file).write_text("{}")
         code, _, err = invoke(*command, "--out", ".", "--overwrite")
         assert code == 1
-        assert "--overwrite would delete" in err
+        assert "--overwrite" in err
         (tmp_path / "here" / file).unlink()
 
 
@@ -389,7 +388,7 @@ def test_an_earlier_run_stays_when_its_replacement_fails(invoke, prepared, tmp_p
         "train", prepared, "--out", out, "--epochs", 2, "--dim", 6, "--overwrite", "--learning-rate", 1e30
     )
     assert code == 1
-    assert "Try a smaller learning rate" in err
+    assert "learning rate" in err
     assert (out / "model.safetensors").read_bytes() == before
     assert invoke("evaluate", out)[0] == 0
 
@@ -397,7 +396,7 @@ def test_an_earlier_run_stays_when_its_replacement_fails(invoke, prepared, tmp_p
 def test_options_that_a_catalogue_name_would_ignore_are_refused(invoke, tmp_path):
     code, _, err = invoke("data", "prepare", "shop", "--heldout", 17, "--min-items", 20, "--out", tmp_path / "x")
     assert code == 1
-    assert "so --min-items, --heldout cannot be given" in err
+    assert "--min-items, --heldout" in err
 
 
 def test_markup_and_emoji_codes_in_ids_and_titles_are_shown_as_they_are(invoke, tmp_path):
@@ -419,14 +418,14 @@ def test_markup_and_emoji_codes_in_ids_and_titles_are_shown_as_they_are(invoke, 
 
 
 def test_ids_of_a_text_file_match_whatever_type_it_seems_to_have(invoke, tmp_path):
-    for own, asked in ((["1", "2", "3", "abc"], ["1", "2"]), (["1", "2", "3", "4"], ["1", "new"])):
-        rows = [(u, item) for u in range(30) for item in own if (u + len(item)) % 4 != int(u % 4 == 0)]
+    for catalogue, history in ((["1", "2", "3", "abc"], ["1", "2"]), (["1", "2", "3", "4"], ["1", "new"])):
+        rows = [(u, item) for u in range(30) for item in catalogue if (u + len(item)) % 4 != int(u % 4 == 0)]
         pl.DataFrame(rows, schema=["user", "item"], orient="row").write_csv(tmp_path / "e.csv")
         arguments = ("--heldout", 3, "--min-items", 1, "--overwrite", "--out", tmp_path / "d")
         assert invoke("data", "prepare", tmp_path / "e.csv", *arguments)[0] == 0
         model = macrid.MacridVAE(concepts=1, dim=2).fit(store.read(tmp_path / "d").train, epochs=1)
         model.save(tmp_path / "r", overwrite=True)
-        pl.DataFrame({"user": [7] * len(asked), "item": asked}).write_csv(tmp_path / "in.csv")
+        pl.DataFrame({"user": [7] * len(history), "item": history}).write_csv(tmp_path / "in.csv")
         output = ("--output", tmp_path / "o.parquet", "--overwrite", "-n", 1, "--json")
         code, out, err = invoke("recommend", tmp_path / "r", "--input", tmp_path / "in.csv", *output)
         assert code == 0, err
@@ -442,7 +441,7 @@ def test_a_user_with_too_few_items_left_does_not_stop_the_others(invoke, run, tr
     )
     assert code == 0, err
     assert json.loads(out)["users"] == 1
-    assert "1 users have fewer than 3 items left and are left out: 'glutton'" in err
+    assert "'glutton'" in err
 
 
 def test_scores_of_nobody_are_null_in_json(invoke, trained, tmp_path):
@@ -454,7 +453,7 @@ def test_scores_of_nobody_are_null_in_json(invoke, trained, tmp_path):
     assert json.loads(out)["metrics"]["ndcg@100"] == {"mean": None, "se": None}
 
 
-def test_a_prepared_folder_killed_between_two_renames_is_found(invoke, prepared, tmp_path):
+def test_a_prepared_folder_survives_a_kill_between_two_renames(invoke, prepared, tmp_path):
     prepared.rename(tmp_path / ".prepared.previous")
     assert invoke("train", prepared, "--out", tmp_path / "run", "--epochs", 1, "--dim", 4)[0] == 0
 
@@ -471,25 +470,14 @@ def test_a_disk_that_fills_up_during_training_leaves_the_earlier_run(invoke, pre
     out = tmp_path / "run"
     assert invoke("train", prepared, "--out", out, "--epochs", 1, "--dim", 4)[0] == 0
     before = (out / "model.safetensors").read_bytes()
-    command = [
-        sys.executable,
-        "-m",
-        "macrid",
-        "train",
-        str(prepared),
-        "--out",
-        str(out),
-        "--overwrite",
-        "--epochs",
-        "2",
-    ]
+    command = [sys.executable, "-m", "macrid", "train", prepared, "--out", out, "--overwrite", "--epochs", "2"]
     limit = (20_000, 20_000)  # bytes a file may have; the checkpoint needs more
     full = subprocess.run(
         command, capture_output=True, text=True, timeout=120,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
     )  # fmt: skip
     assert full.returncode == 1, full.stderr
-    assert "cannot be written" in full.stderr
+    assert str(out) in full.stderr
     assert "Traceback" not in full.stderr
     assert (out / "model.safetensors").read_bytes() == before
     assert invoke("evaluate", out)[0] == 0
@@ -498,12 +486,12 @@ def test_a_disk_that_fills_up_during_training_leaves_the_earlier_run(invoke, pre
 @pytest.mark.parametrize(("name", "options"), [("ease", ["--regularisation", 50]), ("popularity", [])])
 def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_path, name, options):
     out = tmp_path / "run"
-    code, told, err = invoke("train", prepared, "--model", name, *options, "--device", "cpu", "--out", out)
+    code, printed, err = invoke("train", prepared, "--model", name, *options, "--device", "cpu", "--out", out)
     assert code == 0, err
-    assert "NDCG@100" in told
-    assert "best epoch" not in told
-    assert "concepts in use" not in told
-    assert f"{out}: ready; next: macrid recommend" in told
+    assert "NDCG@100" in printed
+    assert "best epoch" not in printed
+    assert "concepts in use" not in printed
+    assert f"macrid recommend {out}" in printed
     report = json.loads((out / "metrics.json").read_text())
     assert set(report["training"]) == {"seconds", "peak_memory_mb", "device"}
     assert set(report["baselines"]) == {"EASE", "Popularity"} - {{"ease": "EASE"}.get(name, "Popularity")}
@@ -512,15 +500,14 @@ def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_pat
     answer = json.loads(invoke("evaluate", out, "--json")[1])
     assert answer["metrics"] == report["test"]["metrics"]
     item = model.items[0]
-    code, told, _ = invoke("recommend", out, "--history", item, "-n", 3)
+    code, printed, _ = invoke("recommend", out, "--history", item, "-n", 3)
     assert code == 0
-    assert "score" in told
-    assert "concept" not in told
-    assert "log p" not in told
-    found = json.loads(invoke("recommend", out, "--history", item, "-n", 3, "--json")[1])["items"]
-    assert [entry["concept"] for entry in found] == [None] * 3
-    code, told, err = invoke("similar", out, item, "-n", 3)
-    assert (code, "no notion of similar items" in err) == ((0, False) if name == "ease" else (1, True))
+    assert "score" in printed
+    assert "concept" not in printed
+    assert "log p" not in printed
+    items = json.loads(invoke("recommend", out, "--history", item, "-n", 3, "--json")[1])["items"]
+    assert [entry["concept"] for entry in items] == [None] * 3
+    assert invoke("similar", out, item, "-n", 3)[0] == (0 if name == "ease" else 1)
     output = tmp_path / "recs.parquet"
     pl.DataFrame({"user": ["a", "a"], "item": list(model.items[:2])}).write_csv(tmp_path / "in.csv")
     assert invoke("recommend", out, "--input", tmp_path / "in.csv", "--output", output, "-n", 3)[0] == 0
@@ -530,14 +517,14 @@ def test_models_without_epochs_become_runs_like_others(invoke, prepared, tmp_pat
 
 def test_baselines_are_scored_on_the_same_users_and_kept(invoke, prepared, shop_split, tmp_path, monkeypatch):
     quick = ("--epochs", 1, "--dim", 4, "--device", "cpu")
-    code, told, err = invoke("train", prepared, "--out", tmp_path / "run", *quick)
+    code, printed, err = invoke("train", prepared, "--out", tmp_path / "run", *quick)
     assert code == 0, err
     expected = macrid.evaluate(macrid.EASE().fit(shop_split.train, device="cpu"), shop_split.test)
     kept = json.loads((tmp_path / "run" / "metrics.json").read_text())["baselines"]
     assert set(kept) == {"EASE", "Popularity"}
     assert kept["EASE"]["test"]["metrics"]["ndcg@100"]["mean"] == pytest.approx(expected["ndcg@100"].mean, abs=1e-6)
     assert set(kept["Popularity"]) == {"validation", "test"}
-    assert re.search(rf"^test, EASE +{expected['ndcg@100']} ", told, re.MULTILINE)
+    assert re.search(rf"^test, EASE +{expected['ndcg@100']} ", printed, re.MULTILINE)
     monkeypatch.setattr("macrid.workflow.EASE_BASELINE_ITEMS", 10)
     report = json.loads(invoke("train", prepared, "--out", tmp_path / "many", *quick, "--json")[1])
     assert set(report["baselines"]) == {"Popularity"}
@@ -546,30 +533,30 @@ def test_baselines_are_scored_on_the_same_users_and_kept(invoke, prepared, shop_
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "value"),
     [
-        (["--model", "ease", "--concepts", 7], "--concepts is no setting of ease; it has --regularisation"),
-        (["--model", "Popularity", "--prior-std", 1], "--prior-std is no setting of popularity; it has none"),
-        (["--regularisation", 3], "--regularisation is no setting of macridvae; it has --concepts, "),
-        (["--model", "ease", "--regularisation", 0], "regularisation is 0.0; it must be above 0"),
-        (["--model", "ease", "--l2", 300], "l2 is for models trained in epochs; ease has regularisation"),
-        (["--model", "ease", "--resume"], "ease is computed at once, there is nothing to resume"),
-        (["--model", "ease", "--epochs", 0], "epochs is 0"),
+        (["--model", "ease", "--concepts", 7], "ease .*--concepts"),
+        (["--model", "Popularity", "--prior-std", 1], "popularity .*--prior-std"),
+        (["--regularisation", 3], "macridvae .*--regularisation"),
+        (["--model", "ease", "--regularisation", 0], "regularisation .*0"),
+        (["--model", "ease", "--l2", 300], "l2 .*ease"),
+        (["--model", "ease", "--resume"], "ease .*resume"),
+        (["--model", "ease", "--epochs", 0], "epochs .*0"),
     ],
 )
-def test_options_of_another_model_are_refused_before_anything_is_read(invoke, tmp_path, options, told):
+def test_wrong_options_are_refused_before_anything_is_read(invoke, tmp_path, options, value):
     code, _, err = invoke("train", "ml-nowhere", "--out", tmp_path / "run", *options)
     assert code == 1
-    assert told in err
+    assert re.search(value, err)
     assert err.count("\n") == 1
 
 
-def test_training_options_that_a_model_makes_no_use_of_are_named(invoke, prepared, tmp_path):
+def test_training_options_that_a_model_ignores_are_named(invoke, prepared, tmp_path):
     code, _, err = invoke(
         "train", prepared, "--model", "popularity", "--batch-size", 9, "--seed", 1, "--out", tmp_path / "run"
     )
     assert code == 0, err
-    assert "popularity is computed at once and makes no use of --batch-size\n" in err
+    assert re.search(r"popularity .*--batch-size\n", err)
 
 
 def test_the_help_of_train_puts_every_setting_in_its_panel_the_common_ones_first(invoke):
@@ -596,16 +583,16 @@ def test_the_help_of_train_names_every_model(invoke):
     assert [name for name in MODELS if name not in text] == []
 
 
-def test_a_run_of_a_model_without_epochs_is_replaced_only_when_told(invoke, run, prepared):
+def test_a_run_of_a_model_without_epochs_replaces_only_with_overwrite(invoke, run, prepared):
     command = ("train", prepared, "--model", "popularity", "--out", run)
     code, _, err = invoke(*command)
     assert code == 1
-    assert "is not empty" in err
+    assert str(run) in err
     assert invoke(*command, "--overwrite")[0] == 0
     assert isinstance(macrid.load(run), macrid.Popularity)
 
 
-def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
+def test_options_override_a_config_file(invoke, prepared, tmp_path):
     from macrid.recipe import Recipe
 
     file = tmp_path / "best.json"
@@ -623,7 +610,7 @@ def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
     assert len(model.log) == 1
     code, _, err = invoke(*command, "--model", "ease", "--overwrite")
     assert code == 1
-    assert f"{file}: is for macridvae, not for ease" in err
+    assert str(file) in err
     assert invoke(*command, "--model", "MacridVAE", "--overwrite")[0] == 0
     Recipe("ease", {"regularisation": 40}).write(file)
     assert invoke(*command, "--overwrite")[0] == 0
@@ -631,22 +618,22 @@ def test_a_config_file_says_what_options_do_not(invoke, prepared, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "value"),
     [
-        (None, "no such file"),
-        ("{", "not JSON"),
-        ('{"model": "ease", "settings": {"concepts": 3}}', "'concepts'; choose from regularisation"),
-        ('{"model": "macridvae", "training": {"epochs": "few"}}', "epochs is 'few'"),
-        ('{"model": "ease", "training": {"l2": 30}}', "l2 is for models trained in epochs; ease has regularisation"),
+        (None, ""),
+        ("{", "JSON"),
+        ('{"model": "ease", "settings": {"concepts": 3}}', "'concepts'"),
+        ('{"model": "macridvae", "training": {"epochs": "few"}}', "'few'"),
+        ('{"model": "ease", "training": {"l2": 30}}', "l2"),
     ],
 )
-def test_a_config_file_that_cannot_be_used_stops_before_data_is_read(invoke, tmp_path, content, told):
+def test_a_bad_config_file_stops_before_data_is_read(invoke, tmp_path, content, value):
     file = tmp_path / "c.json"
     if content is not None:
         file.write_text(content)
     code, _, err = invoke("train", "ml-nowhere", "--config", file, "--out", tmp_path / "run")
     assert code == 1
     assert f"{file}: " in err
-    assert told in err
+    assert value in err
     assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()

@@ -1,6 +1,7 @@
-"""macrid traverse, steer, axes, names, inspect --control and recommend --explain, as people and programs use them."""
+"""macrid traverse, steer, axes, names, inspect --control and recommend --explain: their tables and JSON."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -54,13 +55,6 @@ def ids_of(model, count=6):
     return ",".join(map(str, model.items[:count]))
 
 
-@pytest.mark.parametrize("command", ["traverse", "steer", "axes", "names", "inspect", "recommend"])
-def test_there_is_help_with_an_example(invoke, command):
-    code, out, _ = invoke(command, "--help")
-    assert code == 0
-    assert f"Example: macrid {command} " in out
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -99,43 +93,43 @@ def test_wrong_usage_exits_with_2(invoke, world_run, args):
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "value"),
     [
-        (("traverse", "--item", "nope", "--dimension", 1), "item: 'nope' is not in the catalogue"),
-        (("traverse", "--item", "item-000", "--dimension", 77), "dimension is 77; this model has dimensions 0 to 5"),
-        (("traverse", "--item", "item-000", "--dimension", "weight"), "no dimension 'weight' in concept 0; it has "),
+        (("traverse", "--item", "nope", "--dimension", 1), "'nope'"),
+        (("traverse", "--item", "item-000", "--dimension", 77), "77"),
+        (("traverse", "--item", "item-000", "--dimension", "weight"), "'weight'"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--steps", 0), "steps is 0"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--gamma", "nan"), "gamma nan"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--out", "walk.doc"), "walk.doc: "),
-        (("traverse", "--item", "item-000", "--dimension", 1, "--out", "no/where.html"), "no/where.html: cannot be"),
-        (("steer", "--history", "nope", "--concept", 0, "--share", 0.5), "no item of the history is known"),
-        (("steer", "--history", HISTORY, "--concept", 9, "--share", 0.5), "concept is 9; this model has concepts 0 to"),
-        (("steer", "--history", HISTORY, "--concept", 0, "--share", 2), "share is 2.0; give a number from 0 to 1"),
-        (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", "nan"), "to is nan; give a finite"),
-        (("steer", "--history", HISTORY, "--towards", "weight"), "'weight'; items have popularity, size"),
-        (("steer", "--history", HISTORY, "--towards", "maker"), "attribute 'maker' is 'the same' for all items"),
-        (("steer", "--history", HISTORY, "--towards", "colour"), "attribute 'colour' is missing for all items"),
-        (("steer", "--history", HISTORY, "--moves", "{"), "--moves is not JSON"),
-        (("steer", "--history", HISTORY, "--moves", "{}"), "--moves is not a list"),
-        (("steer", "--history", HISTORY, "--moves", '[{"towards": ["size"], "amount": 1}]'), "towards is ['size']"),
-        (("steer", "--history", HISTORY, "--moves", '[{"concept": 0}]'), "a move is one of"),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--out", "no/where.html"), "no/where.html: "),
+        (("steer", "--history", "nope", "--concept", 0, "--share", 0.5), "nope"),
+        (("steer", "--history", HISTORY, "--concept", 9, "--share", 0.5), "9"),
+        (("steer", "--history", HISTORY, "--concept", 0, "--share", 2), "2.0"),
+        (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", "nan"), "nan"),
+        (("steer", "--history", HISTORY, "--towards", "weight"), "'weight'"),
+        (("steer", "--history", HISTORY, "--towards", "maker"), "'maker'"),
+        (("steer", "--history", HISTORY, "--towards", "colour"), "'colour'"),
+        (("steer", "--history", HISTORY, "--moves", "{"), "--moves"),
+        (("steer", "--history", HISTORY, "--moves", "{}"), "--moves"),
+        (("steer", "--history", HISTORY, "--moves", '[{"towards": ["size"], "amount": 1}]'), "['size']"),
+        (("steer", "--history", HISTORY, "--moves", '[{"concept": 0}]'), "{'concept': 0}"),
         (("steer", "--history", HISTORY, "-n", 0, "--concept", 0, "--share", 0.5), "n is 0"),
         (("axes", "--by", "attributes", "--attribute", "weight"), "'weight'"),
-        (("names", "--set", "handbags"), "--set 'handbags': write K=NAME for a concept"),
-        (("names", "--set", "9=handbags"), "concept is 9; this model has concepts 0 to 1"),
-        (("names", "--set", "0.9=handbags"), "dimension is 9; this model has dimensions 0 to 5"),
-        (("names", "--set", "0="), "the name is empty"),
-        (("recommend", "--history", "nope", "--explain"), "no item of the history is known"),
+        (("names", "--set", "handbags"), "--set 'handbags'"),
+        (("names", "--set", "9=handbags"), "9"),
+        (("names", "--set", "0.9=handbags"), "9"),
+        (("names", "--set", "0="), "name"),
+        (("recommend", "--history", "nope", "--explain"), "nope"),
     ],
 )
 @pytest.mark.parametrize("json_", [[], ["--json"]])
-def test_our_errors_are_one_line_and_exit_1(invoke, world, tmp_path, monkeypatch, args, told, json_):
+def test_our_errors_are_one_line_and_exit_1(invoke, world, tmp_path, monkeypatch, args, value, json_):
     monkeypatch.chdir(tmp_path)
     code, out, err = invoke(args[0], world, *args[1:], *json_, columns=80)
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert told in err
+    assert value in err
 
 
 @pytest.mark.parametrize(
@@ -149,38 +143,35 @@ def test_our_errors_are_one_line_and_exit_1(invoke, world, tmp_path, monkeypatch
     ],
 )
 @pytest.mark.parametrize("kind", ["ease", "multvae"])
-def test_models_without_concepts_are_told_of_in_one_line(invoke, other_runs, kind, args):
+def test_models_without_concepts_are_refused_in_one_line(invoke, other_runs, kind, args):
     code, out, err = invoke(args[0], other_runs / kind, *args[1:])
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
-    assert "has no concepts to look at or move; train a macridvae" in err
-
-
-# traverse
+    assert {"ease": "EASE", "multvae": "MultVAE"}[kind] in err
 
 
 def test_a_walk_has_the_documented_json(invoke, world_run):
     code, out, err = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
-    found = macrid.traverse(macrid.load(world_run), "item-000", "size")
-    assert answer == found.as_json()
+    result = macrid.traverse(macrid.load(world_run), "item-000", "size")
+    assert answer == result.as_json()
     assert {"concept": 0, "dimension": SIZE}.items() <= answer.items()
-    assert answer["range"] == [found.low, found.high]
+    assert answer["range"] == [result.low, result.high]
     assert all({"id", "title", "value"} <= set(item) for item in answer["items"])
 
 
-def test_a_walk_from_a_history_says_where_it_is(invoke, world_run):
+def test_a_walk_from_a_history_shows_its_position(invoke, world_run):
     args = "traverse", world_run, "--history", HISTORY, "--concept", 1, "--dimension", SIZE
     answer = json.loads(invoke(*args, "--json")[1])
     assert answer["concept"] == 1
     assert not any(item["start"] for item in answer["items"])
     code, out, _ = invoke(*args, columns=80)
     assert code == 0
-    assert f"the history is at {answer['start']:+.2f}" in out
+    assert f"{answer['start']:+.2f}" in out.splitlines()[1]
 
 
-def test_people_read_a_walk_within_80_columns(invoke, world_run):
+def test_a_walk_fits_80_columns(invoke, world_run):
     code, out, err = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", columns=80)
     assert (code, err) == (0, "")
     lines = [line.rstrip() for line in out.splitlines()]
@@ -190,9 +181,9 @@ def test_people_read_a_walk_within_80_columns(invoke, world_run):
     assert next(line for line in lines if line.endswith("start")).split()[1] == "item-000"
     assert "-0.00" not in out
     down = invoke("traverse", world_run, "--item", "item-000", "--dimension", 0, columns=80)[1]
-    assert "; below, another concept is closer" in down.splitlines()[1]
+    assert down.splitlines()[1].endswith("below")
     few = invoke("traverse", world_run, "--item", "item-000", "--dimension", "size", "--steps", 99, columns=80)[1]
-    assert "50 of 99 steps: the range holds no more items of the concept" in few
+    assert "50 of 99" in few
 
 
 @pytest.mark.parametrize(("name", "begins"), [("walk.html", b"<!doctype html>"), ("walk.png", b"\x89PNG")])
@@ -201,7 +192,7 @@ def test_a_walk_is_drawn(invoke, trained, trained_run, tmp_path, name, begins):
     args = "traverse", trained_run, "--item", item, "--dimension", 3, "--out", tmp_path / name
     code, out, err = invoke(*args, "--json")
     assert code == 0
-    assert f"{name}: drawn" in err
+    assert name in err
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(begins)
     if name == "walk.html":
@@ -211,16 +202,13 @@ def test_a_walk_is_drawn(invoke, trained, trained_run, tmp_path, name, begins):
         assert 'class="start"' in page
 
 
-# steer
-
-
 def test_a_steered_list_has_the_documented_json(invoke, world_run):
     args = "steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", 0.1, "-n", 7
     code, out, err = invoke(*args, "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
-    found = macrid.steer(macrid.load(world_run), HISTORY.split(","), concept=0, dimension=SIZE, to=0.1, n=7)
-    assert [item["id"] for item in answer["items"]] == found.ids
+    result = macrid.steer(macrid.load(world_run), HISTORY.split(","), concept=0, dimension=SIZE, to=0.1, n=7)
+    assert [item["id"] for item in answer["items"]] == result.ids
     assert all(set(item) >= {"id", "title", "score", "concept"} for item in answer["items"])
     assert answer["unknown"] == []
     assert set(answer["moved"]) == {"in", "out", "up", "down"}
@@ -241,11 +229,11 @@ def test_a_steered_list_has_the_documented_json(invoke, world_run):
 def test_every_kind_of_move_can_be_written(invoke, world_run, args, move):
     code, out, _ = invoke("steer", world_run, "--history", HISTORY, *args, "--json")
     assert code == 0
-    (found,) = json.loads(out)["moves"]
-    assert {name: value for name, value in found.items() if name not in ("axis", "name")} == move
+    (result,) = json.loads(out)["moves"]
+    assert {name: value for name, value in result.items() if name not in ("axis", "name")} == move
 
 
-def test_moves_of_an_answer_go_on_from_it(invoke, world_run):
+def test_moves_continue_from_an_earlier_answer(invoke, world_run):
     first = json.loads(invoke("steer", world_run, "--history", HISTORY, "--concept", 1, "--share", 0.7, "--json")[1])
     again = invoke("steer", world_run, "--history", HISTORY, "--moves", json.dumps(first["moves"]), "--json")[1]
     assert json.loads(again) == first
@@ -255,27 +243,27 @@ def test_moves_of_an_answer_go_on_from_it(invoke, world_run):
     assert both["shares"] == pytest.approx([0.6, 0.4], abs=1e-4)
 
 
-def test_moves_beyond_real_users_are_warned_about_beside_the_json(invoke, world_run):
+def test_moves_beyond_real_users_are_warned_about_on_standard_error(invoke, world_run):
     args = "steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", "size", "--to", 0.95, "--json"
     code, out, err = invoke(*args)
     assert code == 0
-    assert err.startswith("warning: 0.95 is beyond what real users have in concept 0, dimension 2 (size)")
+    assert re.match(r"warning: 0\.95 .*concept 0, dimension 2 \(size\)", err)
     assert err.count("\n") == 1
     effect = json.loads(out)["effects"][0]
     assert effect["after"] == pytest.approx(effect["range"][1]) != 0.95
     _, out, err = invoke(*args, "--beyond")
-    assert "moved there all the same" in err
+    assert err.startswith("warning: 0.95 ")
     assert json.loads(out)["effects"][0]["after"] == pytest.approx(0.95)
 
 
-def test_unknown_items_are_told_beside_the_json(invoke, world_run):
+def test_unknown_items_are_reported_on_standard_error_and_in_the_json(invoke, world_run):
     code, out, err = invoke("steer", world_run, "--history", f"{HISTORY},zz", "--concept", 0, "--share", 0.5, "--json")
     assert code == 0
     assert json.loads(out)["unknown"] == ["zz"]
-    assert "'zz' is not in the catalogue" in err
+    assert "'zz'" in err
 
 
-def test_people_read_what_moved_within_80_columns(invoke, world_run):
+def test_a_steered_list_fits_80_columns(invoke, world_run):
     args = "steer", world_run, "--history", HISTORY, "--towards", "size", "--amount", 0.5
     code, out, _ = invoke(*args, columns=80)
     assert code == 0
@@ -290,15 +278,12 @@ def test_people_read_what_moved_within_80_columns(invoke, world_run):
         assert item["id"] in out
     assert out.count(" new ") == len(answer["moved"]["in"]) > 0
     gone = [change["title"] for change in answer["moved"]["out"]]
-    assert "no longer: " + ", ".join(gone) in " ".join(lines)
+    assert ", ".join(gone) in " ".join(lines)
     same = invoke("steer", world_run, "--history", HISTORY, "--concept", 0, "--dimension", 2, "--by", 0, columns=80)[1]
-    assert "the list is as before" in same
+    assert " new " not in same
     share = invoke("steer", world_run, "--history", HISTORY, "--concept", 1, "--share", 0.9, columns=80)[1]
     assert share.splitlines()[0].split() == ["moved", "from", "to"]
     assert "90%" in share.splitlines()[1]
-
-
-# axes
 
 
 @pytest.mark.parametrize("by", KINDS)
@@ -332,17 +317,17 @@ def test_chosen_attributes_get_axes(invoke, world):
     assert walk["dimension"] == fits[0]["dimension"]
 
 
-def test_people_read_axes_within_80_columns(invoke, world):
+def test_axes_fit_80_columns(invoke, world):
     code, out, _ = invoke("axes", world, "--by", "attributes", columns=80)
     assert code == 0
     table = out.splitlines()[:3]
     assert max(map(len, table)) <= 80
     assert table[0].split() == ["concept", "original", "attributes", "in", "use", "named"]
-    assert f"next: macrid inspect {world}" in out
+    assert f"macrid inspect {world}" in out
 
 
 @pytest.mark.parametrize("args", [("axes", "--by", "independence"), ("names", "--set", "0=handbags")])
-def test_a_run_that_cannot_be_written_is_told_of_and_stays_as_it_is(invoke, world, monkeypatch, args):
+def test_a_run_that_cannot_be_written_is_named_and_unchanged(invoke, world, monkeypatch, args):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
@@ -357,10 +342,7 @@ def test_a_run_that_cannot_be_written_is_told_of_and_stays_as_it_is(invoke, worl
     assert {path.name: path.read_bytes() for path in world.iterdir()} == before
 
 
-# names
-
-
-def test_names_are_found_and_kept_where_a_run_has_none(invoke, run):
+def test_names_are_generated_and_kept_if_a_run_has_none(invoke, run):
     before = {path.name for path in run.iterdir()}
     code, out, err = invoke("names", run, "--json")
     assert (code, err) == (0, "")
@@ -370,33 +352,33 @@ def test_names_are_found_and_kept_where_a_run_has_none(invoke, run):
     assert {path.name for path in run.iterdir()} == {*before, "names.json"}
 
 
-def test_a_name_that_was_set_survives_finding_names_and_axes_anew(invoke, world):
+def test_names_set_by_hand_survive_regenerated_names_and_axes(invoke, world):
     args = ("--set", "1=handbags", "--set", "1.2=length", "--set", "1.5=light <-> heavy")
     code, _, err = invoke("names", world, *args)
     assert (code, err) == (0, "")
 
-    def told():
+    def current():
         names = meaning_of(macrid.load(world)).names
         ends = names.dimension(1, 5)
         return names.concept_name(1), names.dimension(1, 2).name, (ends.low, ends.high)
 
-    assert told() == ("handbags", "length", ("light", "heavy"))
+    assert current() == ("handbags", "length", ("light", "heavy"))
     assert invoke("names", world, "--anew")[0] == 0
-    assert told() == ("handbags", "length", ("light", "heavy"))
+    assert current() == ("handbags", "length", ("light", "heavy"))
     assert invoke("axes", world, "--by", "independence", "--always")[0] == 0
-    assert told()[0] == "handbags"
+    assert current()[0] == "handbags"
     assert invoke("axes", world, "--by", "original")[0] == 0
-    assert told() == ("handbags", "length", ("light", "heavy"))
+    assert current() == ("handbags", "length", ("light", "heavy"))
     walk = invoke("traverse", world, "--item", "item-150", "--dimension", "length", columns=80)[1]
     assert walk.startswith("handbags: length, from ")
     assert ", from light to heavy" in invoke("traverse", world, "--item", "item-150", "--dimension", 5, columns=80)[1]
     assert "handbags" in invoke("inspect", world, columns=80)[1]
     assert invoke("names", world, "--reset")[0] == 0
-    assert told()[0] != "handbags"
-    assert told()[1] == "size"
+    assert current()[0] != "handbags"
+    assert current()[1] == "size"
 
 
-def test_people_read_names_within_80_columns(invoke, world):
+def test_names_fit_80_columns(invoke, world):
     invoke("names", world, "--set", "0=handbags", "--set", "0.5=light <-> heavy")
     code, out, _ = invoke("names", world, columns=80)
     assert code == 0
@@ -407,23 +389,18 @@ def test_people_read_names_within_80_columns(invoke, world):
     assert rows["1.2"][1] == "size"
 
 
-def test_dimensions_without_a_name_are_told_by_their_ends(invoke, run):
+def test_unnamed_dimensions_are_shown_by_their_ends(invoke, run):
     out = invoke("names", run, columns=80)[1]
-    found = json.loads(invoke("names", run, "--json")[1])["dimensions"]
-    named = any(entry["name"] for entry in found)
-    assert ("no dimension has a name" in out) != named
-    told = {entry["concept"] for entry in found if entry["attribute"] not in (None, "popularity")}
+    result = json.loads(invoke("names", run, "--json")[1])["dimensions"]
+    known = {entry["concept"] for entry in result if entry["attribute"] not in (None, "popularity")}
     shown = [line.split()[0] for line in out.splitlines() if line[:1].isdigit() and "." in line[:4]]
-    unnamed = [f"{e['concept']}.{e['dimension']}" for e in found if e["name"] is None and e["concept"] not in told]
-    assert len(set(shown) & set(unnamed)) == 3 * (7 - len(told))  # the first few of a concept in which nothing is told
+    unnamed = [f"{e['concept']}.{e['dimension']}" for e in result if e["name"] is None and e["concept"] not in known]
+    assert len(set(shown) & set(unnamed)) == 3 * (7 - len(known))  # the first few of a concept without names
     everything = invoke("names", run, "--all", columns=80)[1]
-    assert sum(line[:1].isdigit() and "." in line[:4] for line in everything.splitlines()) == len(found)
+    assert sum(line[:1].isdigit() and "." in line[:4] for line in everything.splitlines()) == len(result)
 
 
-# inspect --control
-
-
-def test_what_knobs_do_is_measured(invoke, world_run):
+def test_knobs_are_measured(invoke, world_run):
     code, out, err = invoke("inspect", world_run, "--control", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
@@ -441,7 +418,7 @@ def test_what_knobs_do_is_measured(invoke, world_run):
     }
 
 
-def test_people_read_what_knobs_do_within_80_columns(invoke, world_run):
+def test_knob_measurements_fit_80_columns(invoke, world_run):
     code, out, _ = invoke("inspect", world_run, "--control", columns=80)
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
@@ -450,7 +427,7 @@ def test_people_read_what_knobs_do_within_80_columns(invoke, world_run):
         assert word in table
 
 
-def test_a_model_beside_is_measured_along(invoke, other_runs, run):
+def test_another_model_is_measured_for_comparison(invoke, other_runs, run):
     names = json.loads(invoke("names", run, "--anew", "--json")[1])
     for entry in names["dimensions"]:
         if entry["dimension"] == 0:
@@ -464,26 +441,23 @@ def test_a_model_beside_is_measured_along(invoke, other_runs, run):
     assert "EASE" in err
 
 
-def test_control_without_held_out_users_or_names_says_so(invoke, trained, run, tmp_path):
+def test_control_needs_held_out_users_and_names(invoke, trained, run, tmp_path):
     code, out, err = invoke("inspect", run, "--control")
     assert (code, out) == (1, "")
     assert "`macrid axes" in err
     runs.save(trained[0], tmp_path / "bare")
     code, out, err = invoke("inspect", tmp_path / "bare", "--control")
     assert (code, out) == (1, "")
-    assert "no held-out users" in err
+    assert str(tmp_path / "bare") in err
 
 
 def test_named_dimensions_are_shown_without_held_out_users(invoke, world_run, tmp_path):
     model = macrid.load(world_run)
     model.save(tmp_path / "bare")
-    found = json.loads(invoke("inspect", tmp_path / "bare", "--json")[1])["dimensions"]
-    assert len(found) == 12
-    assert (found[SIZE]["name"], found[SIZE]["std"], found[SIZE]["kl"]) == ("size", None, None)
+    result = json.loads(invoke("inspect", tmp_path / "bare", "--json")[1])["dimensions"]
+    assert len(result) == 12
+    assert (result[SIZE]["name"], result[SIZE]["std"], result[SIZE]["kl"]) == ("size", None, None)
     assert "\ndimensions\n" in invoke("inspect", tmp_path / "bare", columns=80)[1]
-
-
-# recommend --explain
 
 
 def test_reasons_are_in_the_json(invoke, world_run):
@@ -502,28 +476,28 @@ def test_reasons_are_in_the_json(invoke, world_run):
     assert [reason.as_json()["pulls"] for reason in expected] == [item["pulls"] for item in answer["items"]]
 
 
-def test_people_read_reasons_within_80_columns(invoke, world_run, other_runs, trained):
+def test_reasons_fit_80_columns(invoke, world_run, other_runs, trained):
     code, out, _ = invoke("recommend", world_run, "--history", HISTORY, "--explain", columns=80)
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
     assert "because you have" in out
     assert "67%" in out
-    assert "how much lower its log p would be without this item" in out
+    assert "log p" in out
     history = ids_of(trained[0])
     code, out, _ = invoke("recommend", other_runs / "ease", "--history", history, "--explain", columns=80)
     assert code == 0
     assert "because you have" not in out
-    assert "how much lower its score would be" in out
+    assert "score" in out
 
 
-def test_an_unknown_item_is_told_once_with_reasons(invoke, world_run):
+def test_an_unknown_item_is_reported_once_with_reasons(invoke, world_run):
     code, out, err = invoke("recommend", world_run, "--history", f"{HISTORY},zz", "--explain", "--json")
     assert code == 0
-    assert err.count("'zz' is not in the catalogue") == 1
+    assert err.count("'zz'") == 1
     assert json.loads(out)["unknown"] == ["zz"]
 
 
-def test_names_with_odd_letters_are_shown_as_they_are(invoke, world):
+def test_markup_in_names_is_shown_verbatim(invoke, world):
     model = macrid.load(world)
     names = meaning_of(model).names.renamed(0, "[bold]x[/bold] :smile:")
     meaning_of(model).names = replace(names)

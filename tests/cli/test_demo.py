@@ -1,6 +1,7 @@
 """The demo, on a shop small enough for a test."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -29,13 +30,12 @@ def demo(capsys, monkeypatch, tmp_path):
 def test_the_demo_trains_scores_against_the_oracle_and_leaves_a_run(demo, tmp_path):
     code, out, err = demo()
     assert code == 0, err
-    assert "the best any model could reach here" in out
-    assert "concepts against the shop's categories" in out
-    assert "a test user" in out
+    assert re.search(r"NDCG@100 .*\d\d%", out)
+    assert all(name in out for name in ("bags", "concept", "a test user"))
     assert len(macrid.load(tmp_path / "run").items) > 100
 
 
-def test_the_demo_can_be_run_again_over_itself_but_not_over_something_else(demo, tmp_path):
+def test_the_demo_replaces_itself_but_nothing_else(demo, tmp_path):
     code, out, err = demo("--json")
     assert code == 0, err
     report = json.loads(out)
@@ -48,4 +48,4 @@ def test_the_demo_can_be_run_again_over_itself_but_not_over_something_else(demo,
     (tmp_path / "run" / "config.json").unlink()
     code, _, err = demo()
     assert code == 1
-    assert "is not empty" in err
+    assert str(tmp_path / "run") in err

@@ -22,34 +22,34 @@ def run(*words):
 
 
 def test_a_table_and_a_report_come_out(small, tmp_path):
-    found = run("table1", "--data", "ml-1m", "--quick", "--device", "cpu", "--out", tmp_path)
-    assert found.exit_code == 0, found.output
-    assert "β-MultVAE" in found.stdout
+    result = run("table1", "--data", "ml-1m", "--quick", "--device", "cpu", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "β-MultVAE" in result.stdout
     assert "| MacridVAE |" in (tmp_path / "results.md").read_text(encoding="utf-8")
 
 
 def test_json_holds_the_numbers(small, tmp_path):
     report = tmp_path / "page.md"
-    found = run(
+    result = run(
         "table1", "--data", "ml-1m", "--quick", "--device", "cpu", "--out", tmp_path / "o", "--report", report, "--json"
     )
-    content = json.loads(found.stdout)
+    content = json.loads(result.stdout)
     assert content["report"] == str(report)
     assert {row["method"] for row in content["blocks"]["table1"]["rows"]} == set(table1.METHODS)
     assert report.exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "value"),
     [
-        (["table2"], "nothing is called 'table2'; there are table1, figure2, figure3, figure4 and all"),
+        (["table2"], "'table2'"),
         (["all", "--data", "ml-2m"], "ml-2m"),
-        (["all", "--seeds", "0"], "--seeds is 0; it must be at least 1"),
-        (["all", "--device", "tpu"], "device is 'tpu'"),
+        (["all", "--seeds", "0"], "--seeds is 0"),
+        (["all", "--device", "tpu"], "'tpu'"),
     ],
 )
-def test_a_mistake_is_one_clear_message(words, told, tmp_path):
-    found = run(*words, "--out", tmp_path / "o")
-    assert isinstance(found.exception, MacridError)
-    assert told in str(found.exception)
+def test_a_bad_argument_is_named_and_nothing_is_written(words, value, tmp_path):
+    result = run(*words, "--out", tmp_path / "o")
+    assert isinstance(result.exception, MacridError)
+    assert value in str(result.exception)
     assert not (tmp_path / "o").exists()

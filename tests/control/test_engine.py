@@ -70,7 +70,7 @@ def best_of_concept(model, question, concept, components=None):
 @settings(max_examples=25, deadline=None)
 @given(questions=QUESTIONS)
 @pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
-def test_answers_together_are_those_of_steer_one_by_one(model, questions):
+def test_batched_answers_match_steer_one_by_one(model, questions):
     posed = []
     for history, n, is_seen, included, moves in questions:
         known, allowed = np.array(history, dtype=np.int64), None
@@ -121,7 +121,7 @@ def test_lists_of_every_concept_are_those_of_each_concept_alone(model, history):
         np.testing.assert_array_equal(answer.of_concepts_before[k].positions, alone.before.positions)
 
 
-def test_what_is_wrong_with_one_question_is_the_answer_to_that_one_only(model, history):
+def test_an_error_answers_its_own_question_only(model, history):
     good = Question(history, 5, history)
     wrong = [
         Question(history, 5, history, moves=(Move(concept=99, share=0.5),)),
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_one_question_is_the_answer_to_that_one_only(model, h
     np.testing.assert_array_equal(first.ranking.positions, last.ranking.positions)
 
 
-def test_a_model_without_concepts_answers_all_but_what_needs_concepts(trained, history):
+def test_a_model_without_concepts_answers_plain_questions_only(trained, history):
     model = macrid.EASE().fit(trained[1].train)
     plain, *errors = Engine(model).answer([
         Question(history, 7, history),
@@ -170,11 +170,11 @@ def test_an_item_in_its_old_place_has_not_changed():
 def rankings(monkeypatch):
     """The concept of every list that was ranked."""
     made, best = [], State.best
-    monkeypatch.setattr(State, "best", lambda self, *given: made.append(given[-1]) or best(self, *given))
+    monkeypatch.setattr(State, "best", lambda self, *args: made.append(args[-1]) or best(self, *args))
     return made
 
 
-def test_while_somebody_moves_the_list_without_moves_is_ranked_once(model, history, rankings):
+def test_the_unmoved_list_is_ranked_once_while_moves_change(model, history, rankings):
     engine = Engine(model)
     for to in (0.0, 0.05, 0.1):
         engine.ask(Question(history, 5, history, moves=(Move(concept=2, dimension=3, to=to),), concept=2))

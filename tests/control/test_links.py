@@ -1,4 +1,4 @@
-"""Stored moves: what they mean after axes were turned or another run took over, and what is said about it."""
+"""Stored moves after axes were turned or the run was replaced: kept, carried over or left out, with warnings."""
 
 import copy
 from dataclasses import replace
@@ -45,9 +45,9 @@ def stored(model, trained):
 
 
 def test_an_answer_names_the_axis_the_dimension_and_the_concept_of_a_move(model):
-    own = named(copy.deepcopy(model), 2, 3)
+    copied = named(copy.deepcopy(model), 2, 3)
     moves = [Move(concept=2, dimension=3, by=0.01), Move(concept=2, share=0.5), Move(concept=2, dimension=4, by=0.01)]
-    numbered, share, nameless = macrid.steer(own, own.items[:3], moves=moves).moves
+    numbered, share, nameless = macrid.steer(copied, copied.items[:3], moves=moves).moves
     assert (numbered.name, share.name, nameless.name) == ("bulk", None, None)
     assert {move.concept_name for move in (numbered, share, nameless)} == {"hats"}
     assert numbered.axis != nameless.axis
@@ -55,27 +55,30 @@ def test_an_answer_names_the_axis_the_dimension_and_the_concept_of_a_move(model)
 
 
 @pytest.mark.parametrize("is_same_run", [True, False])
-def test_a_move_along_an_axis_that_is_kept_stays_what_it_was(model, stored, is_same_run):
-    own = turned(model, "attributes", 1)  # the axes before are kept
-    moves, warnings = carried_over(space_of(own), [stored], is_same_run)
+def test_a_move_along_a_kept_axis_is_unchanged(model, stored, is_same_run):
+    copied = turned(model, "attributes", 1)  # the axes before are kept
+    moves, warnings = carried_over(space_of(copied), [stored], is_same_run)
     assert (moves, warnings) == ((stored,), ())
-    assert macrid.steer(own, own.items[:3], moves=moves).ids == macrid.steer(model, own.items[:3], moves=moves).ids
+    assert (
+        macrid.steer(copied, copied.items[:3], moves=moves).ids
+        == macrid.steer(model, copied.items[:3], moves=moves).ids
+    )
 
 
 def test_an_axis_is_found_under_another_number(model, stored):
-    own = copy.deepcopy(model)
-    axes = meaning_of(own).axes["independence"]
-    meaning_of(own).axes = {}
-    use(own, replace(axes, rotation=axes.rotation[:, ::-1].copy()))
-    moves, warnings = carried_over(space_of(own), [stored], True)
+    copied = copy.deepcopy(model)
+    axes = meaning_of(copied).axes["independence"]
+    meaning_of(copied).axes = {}
+    use(copied, replace(axes, rotation=axes.rotation[:, ::-1].copy()))
+    moves, warnings = carried_over(space_of(copied), [stored], True)
     assert (moves, warnings) == ((stored,), ())
-    steered, before = (macrid.steer(each, own.items[:3], moves=moves) for each in (own, model))
+    steered, before = (macrid.steer(each, copied.items[:3], moves=moves) for each in (copied, model))
     assert steered.ids == before.ids
     assert (steered.effects[0].dimension, before.effects[0].dimension) == (12, 3)
 
 
 @pytest.mark.parametrize("is_same_run", [True, False])
-def test_where_the_axis_is_gone_a_dimension_of_the_same_name_takes_over_and_it_is_said(trained, stored, is_same_run):
+def test_a_move_along_a_lost_axis_is_carried_over_by_name_with_a_warning(trained, stored, is_same_run):
     other = named(turned(trained[0], "independence", 5), 2, 9)
     moves, warnings = carried_over(space_of(other), [replace(stored, name="Bulk", concept_name="hats")], is_same_run)
     assert [(move.dimension, move.axis, move.by) for move in moves] == [(9, None, stored.by)]
@@ -86,7 +89,7 @@ def test_where_the_axis_is_gone_a_dimension_of_the_same_name_takes_over_and_it_i
 
 @pytest.mark.parametrize("name", [None, "weight"])
 @pytest.mark.parametrize("is_same_run", [True, False])
-def test_what_is_not_there_is_left_out_and_said(trained, stored, name, is_same_run):
+def test_a_move_that_no_longer_exists_is_left_out_with_a_warning(trained, stored, name, is_same_run):
     other = named(turned(trained[0], "independence", 5), 2, 9)
     kept = Move(concept="hats", share=0.4)
     moves, warnings = carried_over(space_of(other), [replace(stored, name=name), kept], is_same_run)
@@ -98,27 +101,27 @@ def test_what_is_not_there_is_left_out_and_said(trained, stored, name, is_same_r
 
 
 def test_numbers_of_another_run_mean_nothing(trained, model):
-    own = named(copy.deepcopy(trained[0]), 2, 9)  # along the original axes, which look the same in every run
-    original = macrid.steer(own, own.items[:3], concept=4, dimension=3, by=0.01).moves[0]
+    copied = named(copy.deepcopy(trained[0]), 2, 9)  # along the original axes, which look the same in every run
+    original = macrid.steer(copied, copied.items[:3], concept=4, dimension=3, by=0.01).moves[0]
     moves = [original, Move(concept=2, dimension=3, by=0.01), Move(concept=2, share=0.5)]
-    assert carried_over(space_of(own), moves, True) == (tuple(moves), ())
-    kept, warnings = carried_over(space_of(own), moves, False)
+    assert carried_over(space_of(copied), moves, True) == (tuple(moves), ())
+    kept, warnings = carried_over(space_of(copied), moves, False)
     assert kept == ()
     assert len(warnings) == 3
 
 
 def test_names_mean_the_same_in_another_run(trained):
-    own = named(copy.deepcopy(trained[0]), 2, 9)
+    copied = named(copy.deepcopy(trained[0]), 2, 9)
     by_name = [Move(concept="hats", dimension="bulk", by=0.01), Move(concept="Hats", share=0.5),
                Move(towards="price", amount=0.1)]  # fmt: skip
-    space_of(own).towards["price"] = [along(space_of(own), 2, 3)]
-    assert carried_over(space_of(own), by_name, False) == (tuple(by_name), ())
+    space_of(copied).towards["price"] = [along(space_of(copied), 2, 3)]
+    assert carried_over(space_of(copied), by_name, False) == (tuple(by_name), ())
     share = Move(concept=5, share=0.5, concept_name="hats")
-    moves, warnings = carried_over(space_of(own), [share, Move(towards="weight", amount=1)], False)
+    moves, warnings = carried_over(space_of(copied), [share, Move(towards="weight", amount=1)], False)
     assert [move.concept for move in moves] == [2]
     assert ["hats" in warnings[0], "weight" in warnings[1]] == [True, True]
 
 
-def test_a_wrong_move_of_the_same_run_is_not_left_out_but_refused_later(model):
+def test_a_wrong_move_of_the_same_run_is_kept_and_refused_later(model):
     wrong = (Move(concept=99, share=0.1), Move(concept=0, dimension="taste", to=0.1))
     assert carried_over(space_of(model), wrong, True) == (wrong, ())

@@ -1,13 +1,14 @@
-"""Moves: their shapes, their JSON, and what is no move."""
+"""Moves: their shapes, their JSON, and what is refused."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macrid.control.moves import Move
+from macrid.control.moves import SHAPES, Move
 from macrid.errors import RequestError
 
 numbers = st.floats(-1, 1)
@@ -43,7 +44,7 @@ def test_every_documented_shape_is_a_move(fields):
     assert Move(**fields).as_json() == fields
 
 
-def test_numbers_of_numpy_become_numbers_of_json():
+def test_numpy_numbers_become_json_numbers():
     move = Move(concept=np.int64(2), dimension=np.int32(3), to=np.float32(0.5))
     assert json.dumps(move.as_json()) == '{"concept": 2, "dimension": 3, "to": 0.5}'
 
@@ -66,18 +67,17 @@ def test_numbers_of_numpy_become_numbers_of_json():
         {"share": 0.4},
     ],
 )
-def test_other_combinations_are_refused_with_the_shapes_there_are(fields):
-    with pytest.raises(RequestError, match=r"a move is one of \{concept, dimension, to\}.*\{concept, share\}") as error:
+def test_other_combinations_are_refused_with_the_allowed_ones(fields):
+    with pytest.raises(RequestError, match=re.escape(SHAPES)) as error:
         Move.read(fields)
-    told = str(error.value).partition("this one is ")[2]
-    assert told == "empty" if not fields else all(f"'{name}': {value!r}" in told for name, value in fields.items())
+    assert all(f"'{name}': {value!r}" in str(error.value) for name, value in fields.items())
 
 
 @pytest.mark.parametrize("name", ["to", "by", "amount", "share"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), True, "0.4", [1], 10**400])
-def test_what_is_no_finite_number_is_refused_by_its_name(name, value):
+def test_only_finite_numbers_are_accepted(name, value):
     along = {"towards": "year"} if name == "amount" else {"concept": 0, "dimension": 1}
-    with pytest.raises(RequestError, match=f"{name} is .*; give a (finite )?number"):
+    with pytest.raises(RequestError, match=rf"^{name} "):
         Move(**along, **{name: value})
 
 
@@ -87,24 +87,24 @@ def test_a_whole_number_may_be_large():
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, 60])
 def test_a_share_lies_between_0_and_1(share):
-    with pytest.raises(RequestError, match=rf"share is {share}; give a number from 0 to 1"):
+    with pytest.raises(RequestError, match=str(share)):
         Move(concept=0, share=share)
 
 
 @pytest.mark.parametrize("towards", [["year"], 3, {"a": 1}])
 def test_an_attribute_is_a_name(towards):
-    with pytest.raises(RequestError, match=r"towards is .*; give the name of an attribute"):
+    with pytest.raises(RequestError, match=re.escape(repr(towards))):
         Move.read({"towards": towards, "amount": 1})
 
 
 @pytest.mark.parametrize("value", ["size", 3, None, [("concept", 1)]])
 def test_a_move_is_a_mapping(value):
-    with pytest.raises(RequestError, match="a move is one of"):
+    with pytest.raises(RequestError, match=re.escape(repr(value))):
         Move.read(value)
 
 
 def test_unknown_fields_are_named():
-    with pytest.raises(RequestError, match="a move has no 'dimensions'"):
+    with pytest.raises(RequestError, match="'dimensions'"):
         Move.read({"concept": 0, "dimensions": 1, "to": 0.4})
-    with pytest.raises(RequestError, match="a move has no '7'"):
+    with pytest.raises(RequestError, match="'7'"):
         Move.read({7: 1})

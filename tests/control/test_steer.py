@@ -88,23 +88,23 @@ def turned_to(z, axis, value):
     return value * axis + np.sqrt(1 - value**2) * rest / np.linalg.norm(rest)
 
 
-def moved_state(found):
+def moved_state(steered):
     """The components behind an answer, recovered by making its moves again."""
-    model = found.asked["model"]
+    model = steered.request["model"]
     space = space_of(model)
-    start = State.of(space, space.components(model.histories([found.asked["history"]]))[0])
-    return start.after(found.moves, found.asked["bounded"]).state
+    start = State.of(space, space.components(model.histories([steered.request["history"]]))[0])
+    return start.after(steered.moves, steered.request["bounded"]).state
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard", "inner", "one", "turned"])
-def test_without_a_move_it_is_what_the_model_recommends(models, kind, history):
+def test_without_moves_the_list_is_the_models(models, kind, history):
     model = models[kind]
-    found, plain = steer(model, history, n=20), model.recommend(history, 20)
-    assert found.ids == plain.ids == found.before.ids
-    assert [item.score for item in found] == pytest.approx([item.score for item in plain], abs=1e-5)
-    assert [(item.title, item.concept) for item in found] == [(item.title, item.concept) for item in plain]
-    assert found.moved == {"in": [], "out": [], "up": [], "down": []}
-    assert sum(found.shares) == pytest.approx(1, abs=1e-5)
+    steered, plain = steer(model, history, n=20), model.recommend(history, 20)
+    assert steered.ids == plain.ids == steered.before.ids
+    assert [item.score for item in steered] == pytest.approx([item.score for item in plain], abs=1e-5)
+    assert [(item.title, item.concept) for item in steered] == [(item.title, item.concept) for item in plain]
+    assert steered.moved == {"in": [], "out": [], "up": [], "down": []}
+    assert sum(steered.shares) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard", "one", "turned"])
@@ -113,36 +113,36 @@ def test_a_coordinate_goes_where_it_was_sent_and_the_list_follows(models, kind, 
     model = models[kind]
     concept = model.settings.concepts - 1
     with warnings.catch_warnings(action="ignore"):
-        found = steer(model, history, concept=concept, dimension=3, to=value, bounded=False)
+        steered = steer(model, history, concept=concept, dimension=3, to=value, bounded=False)
     z, _ = truth(model, history)
     axis = space_of(model).axes(concept)[3].astype(np.float64)
     z[concept] = turned_to(z[concept], axis, value)
-    assert moved_state(found).components[concept].numpy() == pytest.approx(z[concept], abs=1e-6)
+    assert moved_state(steered).components[concept].numpy() == pytest.approx(z[concept], abs=1e-6)
     ids, scores = ranked(model, history, truth(model, history, z)[1])
-    assert found.ids == ids
-    assert [item.score for item in found] == pytest.approx(scores, abs=1e-4)
-    assert found.effects[0].after == pytest.approx(value)
+    assert steered.ids == ids
+    assert [item.score for item in steered] == pytest.approx(scores, abs=1e-4)
+    assert steered.effects[0].after == pytest.approx(value)
 
 
 @given(seed=st.integers(0, 10_000), value=st.floats(-0.999, 0.999))
-def test_a_moved_component_has_the_value_length_1_and_the_ratios_of_before(seed, value):
+def test_a_moved_component_has_the_value_length_1_and_the_old_proportions(seed, value):
     random = np.random.default_rng(seed)
     z, basis = random.normal(size=8), np.linalg.qr(random.normal(size=(8, 8)))[0]
     z /= np.linalg.norm(z)
-    found = placed(z, basis[0], value)
-    before, after = basis @ z, basis @ found
+    steered = placed(z, basis[0], value)
+    before, after = basis @ z, basis @ steered
     assert after[0] == pytest.approx(value, abs=1e-12)
-    assert np.linalg.norm(found) == pytest.approx(1)
+    assert np.linalg.norm(steered) == pytest.approx(1)
     assert after[1:] * before[1] == pytest.approx(before[1:] * after[1], abs=1e-9)
     assert after[1] * before[1] >= 0
 
 
 def test_where_length_matters_all_other_coordinates_stay(models, history):
-    found = steer(models["inner"], history, concept=2, dimension=3, by=0.05, bounded=False)
+    steered = steer(models["inner"], history, concept=2, dimension=3, by=0.05, bounded=False)
     z, _ = truth(models["inner"], history)
     expected = z[2].copy()
     expected[3] += 0.05
-    assert moved_state(found).components[2].numpy() == pytest.approx(expected, abs=1e-6)
+    assert moved_state(steered).components[2].numpy() == pytest.approx(expected, abs=1e-6)
 
 
 def test_many_components_are_placed_at_once():
@@ -165,10 +165,10 @@ def test_by_is_added_to_where_the_component_was(models, history):
 def test_a_coordinate_of_1_can_be_left_again(models, history):
     there = {"concept": 1, "dimension": 4, "to": 1}
     with warnings.catch_warnings(action="ignore"):
-        found = steer(models["soft"], history, moves=[there], concept=1, dimension=4, to=0.1, bounded=False)
+        steered = steer(models["soft"], history, moves=[there], concept=1, dimension=4, to=0.1, bounded=False)
         direct = steer(models["soft"], history, concept=1, dimension=4, to=0.1, bounded=False)
-    assert found.effects[0].after == FURTHEST
-    state, straight = moved_state(found).components[1], moved_state(direct).components[1]
+    assert steered.effects[0].after == FURTHEST
+    state, straight = moved_state(steered).components[1], moved_state(direct).components[1]
     assert torch.linalg.vector_norm(state) == pytest.approx(1, abs=1e-6)
     assert state.numpy() == pytest.approx(straight.numpy(), abs=1e-3)
 
@@ -183,10 +183,10 @@ MOVES = [
 
 @pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
 def test_moves_sent_back_give_the_same_list(models, history):
-    found = steer(models["soft"], history, moves=MOVES)
-    again = steer(models["soft"], history, moves=json.loads(json.dumps(found.as_json()["moves"])))
-    assert again == found
-    assert again.as_json() == found.as_json()
+    steered = steer(models["soft"], history, moves=MOVES)
+    again = steer(models["soft"], history, moves=json.loads(json.dumps(steered.as_json()["moves"])))
+    assert again == steered
+    assert again.as_json() == steered.as_json()
 
 
 @pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
@@ -204,18 +204,18 @@ def test_moves_compose_in_order_and_undo_gives_exactly_what_was_before(models, h
 
 
 @pytest.mark.parametrize("count", [0, 3, -1])
-def test_no_more_moves_can_be_undone_than_were_made(models, history, count):
-    found = steer(models["soft"], history, moves=MOVES[1:3])
-    with pytest.raises(RequestError, match=rf"undo {count}; there are 2 moves to undo"):
-        found.undo(count)
+def test_only_moves_that_were_made_can_be_undone(models, history, count):
+    steered = steer(models["soft"], history, moves=MOVES[1:3])
+    with pytest.raises(RequestError, match=str(count)):
+        steered.undo(count)
 
 
-def test_what_was_given_once_as_an_iterator_holds_for_later_moves(models, history):
+def test_iterators_hold_for_later_moves(models, history):
     model = models["soft"]
     some = [item for item in model.items[:] if item not in history][:30]
-    found = steer(model, iter(history), include=iter(some), exclude=iter(some[:3]), n=5)
-    later = found.steer(concept=0, share=0.9).undo()
-    assert later == found
+    steered = steer(model, iter(history), include=iter(some), exclude=iter(some[:3]), n=5)
+    later = steered.steer(concept=0, share=0.9).undo()
+    assert later == steered
     assert set(later.ids) <= set(some[3:])
 
 
@@ -223,14 +223,14 @@ def test_what_was_given_once_as_an_iterator_holds_for_later_moves(models, histor
 @given(concept=st.integers(0, 6), share=st.floats(0.001, 0.999), kind=st.sampled_from(["soft", "hard", "turned"]))
 def test_a_share_is_the_probability_of_its_concept_and_the_others_keep_theirs(models, history, concept, share, kind):
     model = models[kind]
-    found = steer(model, history, concept=concept, share=share)
+    steered = steer(model, history, concept=concept, share=share)
     _, terms = truth(model, history)
     before = softmax(logsumexp(terms, axis=1))
     assert steer(model, history).shares == pytest.approx(before, abs=1e-5)
-    after = np.array(found.shares)
+    after = np.array(steered.shares)
     assert after[concept] == pytest.approx(share, abs=1e-4)
-    assert found.effects[0].is_share
-    assert (found.effects[0].before, found.effects[0].after) == pytest.approx((before[concept], share), abs=1e-4)
+    assert steered.effects[0].is_share
+    assert (steered.effects[0].before, steered.effects[0].after) == pytest.approx((before[concept], share), abs=1e-4)
     others = np.arange(7) != concept
     assert after[others] / (1 - share) == pytest.approx(before[others] / (1 - before[concept]), rel=1e-3, abs=1e-7)
     factors = np.zeros(7)
@@ -238,9 +238,9 @@ def test_a_share_is_the_probability_of_its_concept_and_the_others_keep_theirs(mo
     terms = truth(model, history, factors=factors)[1]
     seen = model.items.positions(history)
     expected = logsumexp(terms, axis=0) - logsumexp(terms)
-    got = {model.items.positions([item.id])[0]: item.score for item in found}
-    assert [got[place] for place in got] == pytest.approx([expected[place] for place in got], abs=1e-3)
-    assert not set(got) & set(seen.tolist())
+    scores = {model.items.positions([item.id])[0]: item.score for item in steered}
+    assert scores == pytest.approx({place: expected[place] for place in scores}, abs=1e-3)
+    assert not set(scores) & set(seen.tolist())
 
 
 def test_a_share_is_reached_from_next_to_nothing():
@@ -251,32 +251,32 @@ def test_a_share_is_reached_from_next_to_nothing():
 
 
 @pytest.mark.parametrize("share", [0, 1])
-def test_a_share_of_nothing_or_all_leaves_lists_of_any_length(models, history, share):
-    found = steer(models["hard"], history, concept=2, share=share, n=100)
-    assert found.shares[2] == pytest.approx(share, abs=1e-5)
-    assert len(found) == 100
+def test_a_share_of_0_or_1_allows_lists_of_any_length(models, history, share):
+    steered = steer(models["hard"], history, concept=2, share=share, n=100)
+    assert steered.shares[2] == pytest.approx(share, abs=1e-5)
+    assert len(steered) == 100
 
 
 def test_a_share_that_cannot_change_is_refused(models, history):
-    with pytest.raises(RequestError, match="every item belongs to concept 0"):
+    with pytest.raises(RequestError, match="concept 0"):
         steer(models["one"], history, concept=0, share=0.5)
     model, _ = planted(30)
     with torch.no_grad():
         model.network.prototypes[1] = -torch.eye(6)[5]  # away from all items
-    with pytest.raises(RequestError, match="no item belongs to concept 1; its share cannot change"):
+    with pytest.raises(RequestError, match="concept 1"):
         steer(model, model.items[:5], concept=1, share=0.5)
-    with pytest.raises(RequestError, match="every item belongs to concept 0; its share cannot change"):
+    with pytest.raises(RequestError, match="concept 0"):
         steer(model, model.items[:5], concept=0, share=0.5)
 
 
 @pytest.mark.filterwarnings("ignore::macrid.errors.RangeWarning")
 @settings(max_examples=30, deadline=None)
 @given(moves=st.lists(st.sampled_from(MOVES), max_size=4), n=st.integers(1, 30))
-def test_what_moved_fits_the_lists_before_and_after(models, history, moves, n):
-    found = steer(models["soft"], history, moves=moves, n=n)
-    was, now = found.before.ids, found.ids
+def test_changes_match_the_lists_before_and_after(models, history, moves, n):
+    steered = steer(models["soft"], history, moves=moves, n=n)
+    was, now = steered.before.ids, steered.ids
     assert len(was) == len(now) == n
-    changes = found.moved
+    changes = steered.moved
     assert [change.id for change in changes["in"]] == [item for item in now if item not in was]
     assert [change.id for change in changes["out"]] == [item for item in was if item not in now]
     assert len(changes["in"]) == len(changes["out"])
@@ -288,21 +288,18 @@ def test_what_moved_fits_the_lists_before_and_after(models, history, moves, n):
         assert change.after == (now.index(change.id) + 1 if change.id in now else None)
 
 
-def test_moves_end_where_real_users_do_and_warn(models, history):
+def test_moves_stop_at_the_range_of_real_users_with_a_warning(models, history):
     model = models["soft"]
     low, high = (float(end[3]) for end in space_of(model).range_of(2))
     assert -1 < low < high < 1
-    with pytest.warns(
-        RangeWarning, match=rf"0\.99 is beyond .*concept 2, dimension 3 \({low:.2f} to {high:.2f}\)"
-    ) as told:
-        found = steer(model, history, concept=2, dimension=3, to=0.99)
-    assert f"moved to {high:.2f}, as far as they go" in str(told[0].message)
-    assert told[0].filename == __file__
-    assert found.effects[0].after == pytest.approx(high)
-    assert (found.effects[0].low, found.effects[0].high) == (low, high)
-    with pytest.warns(RangeWarning, match=r"0\.99 is beyond .*; moved there all the same"):
-        found = steer(model, history, concept=2, dimension=3, to=0.99, bounded=False)
-    assert found.effects[0].after == pytest.approx(0.99)
+    with pytest.warns(RangeWarning, match=rf"0\.99 .*concept 2, dimension 3 \({low:.2f} to {high:.2f}\)") as caught:
+        steered = steer(model, history, concept=2, dimension=3, to=0.99)
+    assert caught[0].filename == __file__
+    assert steered.effects[0].after == pytest.approx(high)
+    assert (steered.effects[0].low, steered.effects[0].high) == (low, high)
+    with pytest.warns(RangeWarning, match=r"0\.99"):
+        steered = steer(model, history, concept=2, dimension=3, to=0.99, bounded=False)
+    assert steered.effects[0].after == pytest.approx(0.99)
 
 
 @pytest.mark.filterwarnings("error::macrid.errors.RangeWarning")
@@ -322,18 +319,18 @@ def test_without_known_users_moves_are_not_bounded(trained, history):
 
 @pytest.mark.parametrize("kind", ["soft", "turned"])
 @pytest.mark.parametrize("bounded", [True, False])
-@pytest.mark.parametrize("asked", [1.5, -3.0])
-def test_to_by_and_towards_agree_on_how_far_a_move_goes(models, history, kind, bounded, asked):
+@pytest.mark.parametrize("target", [1.5, -3.0])
+def test_to_by_and_towards_agree_on_how_far_a_move_goes(models, history, kind, bounded, target):
     model, space = models[kind], space_of(models[kind])
     direction = along(space, 2, 3)
     before = steer(model, history, concept=2, dimension=3, by=0.0).effects[0].before
     low, high = (direction.low, direction.high) if bounded and direction.low is not None else (-1.0, 1.0)
-    edge = high if asked > 0 else low
+    edge = high if target > 0 else low
     space.towards["an attribute"] = [replace(direction, dimension=None, name="an attribute")]
     moves = [
-        {"concept": 2, "dimension": 3, "to": asked},
-        {"concept": 2, "dimension": 3, "by": asked - before},
-        {"concept": 2, "towards": "an attribute", "amount": (asked - before) / direction.half},
+        {"concept": 2, "dimension": 3, "to": target},
+        {"concept": 2, "dimension": 3, "by": target - before},
+        {"concept": 2, "towards": "an attribute", "amount": (target - before) / direction.half},
     ]
     for move in moves:
         with pytest.warns(RangeWarning):
@@ -342,7 +339,7 @@ def test_to_by_and_towards_agree_on_how_far_a_move_goes(models, history, kind, b
     space.towards.clear()
 
 
-def test_a_move_beyond_1_is_told_where_no_users_are_known(trained, history):
+def test_a_move_beyond_1_is_warned_about_even_without_known_users(trained, history):
     model = variant(trained)
     model.sample, meaning_of(model).axes, model.cached = None, {}, None
     with pytest.warns(RangeWarning):
@@ -351,53 +348,53 @@ def test_a_move_beyond_1_is_told_where_no_users_are_known(trained, history):
 
 
 def test_a_number_too_large_to_compute_with_is_refused(models, history):
-    with pytest.raises(RequestError, match=r"1e\+60 is too far for concept 2, dimension 3"):
+    with pytest.raises(RequestError, match=r"1e\+60 .*concept 2, dimension 3"):
         steer(models["inner"], history, concept=2, dimension=3, to=1e60, bounded=False)
 
 
 @pytest.mark.parametrize(
-    ("move", "told"),
+    ("move", "value"),
     [
-        ({"concept": 7, "dimension": 0, "to": 0}, "concept is 7; this model has concepts 0 to 6"),
-        ({"concept": -1, "share": 0.5}, "concept is -1; this model has concepts 0 to 6"),
-        ({"concept": True, "share": 0.5}, "concept is True; this model has concepts 0 to 6"),
-        ({"concept": "2", "share": 0.5}, "no concept '2'; give a number up to 6"),
-        ({"concept": 2, "dimension": 16, "to": 0}, "dimension is 16; this model has dimensions 0 to 15"),
-        ({"concept": 2, "dimension": True, "to": 0}, "dimension is True; this model has dimensions 0 to 15"),
-        ({"concept": 2, "dimension": 1.0, "to": 0}, "dimension is 1.0; this model has dimensions 0 to 15"),
-        ({"concept": 2, "dimension": "size", "to": 0}, "no dimension 'size' in concept 2; none has a name"),
-        ({"towards": "weight", "amount": 1}, "'weight'; items have popularity, category: .*price"),
+        ({"concept": 7, "dimension": 0, "to": 0}, "concept .*7"),
+        ({"concept": -1, "share": 0.5}, "concept .*-1"),
+        ({"concept": True, "share": 0.5}, "concept .*True"),
+        ({"concept": "2", "share": 0.5}, "concept '2'"),
+        ({"concept": 2, "dimension": 16, "to": 0}, "dimension .*16"),
+        ({"concept": 2, "dimension": True, "to": 0}, "dimension .*True"),
+        ({"concept": 2, "dimension": 1.0, "to": 0}, r"dimension .*1\.0"),
+        ({"concept": 2, "dimension": "size", "to": 0}, "dimension 'size' .*concept 2"),
+        ({"towards": "weight", "amount": 1}, "'weight'.*price"),
         ({"towards": "category", "amount": 1}, "'category' .*'category: "),
-        ({"concept": 9, "towards": "price", "amount": 1}, "concept is 9; this model has concepts 0 to 6"),
+        ({"concept": 9, "towards": "price", "amount": 1}, "concept .*9"),
     ],
-)  # fmt: skip
-def test_what_does_not_exist_is_refused_with_what_does(models, history, move, told):
-    with pytest.raises(RequestError, match=told):
+)
+def test_unknown_concepts_dimensions_and_attributes_are_refused(models, history, move, value):
+    with pytest.raises(RequestError, match=value):
         steer(models["soft"], history, **move)
-    with pytest.raises(RequestError, match=told):
+    with pytest.raises(RequestError, match=value):
         steer(models["soft"], history, moves=[move])
 
 
-def test_attributes_that_say_nothing_are_refused():
+def test_constant_and_empty_attributes_are_refused():
     model, _ = planted(30)
-    with pytest.raises(RequestError, match="attribute 'maker' is 'the same' for all items"):
+    with pytest.raises(RequestError, match="'maker'"):
         steer(model, ["item-000"], towards="maker", amount=1)
-    with pytest.raises(RequestError, match="attribute 'colour' is missing for all items"):
+    with pytest.raises(RequestError, match="'colour'"):
         steer(model, ["item-000"], towards="colour", amount=1)
 
 
-def test_an_attribute_is_moved_in_every_concept_that_tells_it_or_in_one():
+def test_an_attribute_moves_every_concept_that_predicts_it_or_just_one():
     model, heldout = planted()
     history = [model.items[int(place)] for place in heldout.history[[0]].indices]
     with warnings.catch_warnings(action="ignore"):
-        found = steer(model, history, towards="size", amount=0.5)
-    assert [(effect.concept, effect.name) for effect in found.effects] == [(0, "size"), (1, "size")]
-    for effect, direction in zip(found.effects, directions_towards(space_of(model), "size"), strict=True):
+        steered = steer(model, history, towards="size", amount=0.5)
+    assert [(effect.concept, effect.name) for effect in steered.effects] == [(0, "size"), (1, "size")]
+    for effect, direction in zip(steered.effects, directions_towards(space_of(model), "size"), strict=True):
         assert direction.vector[SIZE] > 0.95
         half = (direction.high - direction.low) / 2
         assert effect.after == pytest.approx(min(effect.before + 0.5 * half, direction.high), abs=1e-6)
     sizes = dict(zip(model.items[:], model.table.column("size").to_pylist(), strict=True))
-    assert np.mean([sizes[item] for item in found.ids]) > np.mean([sizes[item] for item in found.before.ids])
+    assert np.mean([sizes[item] for item in steered.ids]) > np.mean([sizes[item] for item in steered.before.ids])
     with warnings.catch_warnings(action="ignore"):
         away = steer(model, history, towards="size", amount=-0.5, concept=1)
     assert [effect.concept for effect in away.effects] == [1]
@@ -407,13 +404,12 @@ def test_an_attribute_is_moved_in_every_concept_that_tells_it_or_in_one():
 def test_a_price_moves_to_the_dearer_twins():
     model, heldout = planted()
     history = [model.items[int(place)] for place in heldout.history[[0]].indices]
-    with pytest.warns(RangeWarning, match=r"0\.05 is beyond .*dimension 3 \(0\.00 to 0\.00\)"):
-        found = steer(model, history, n=60, concept=0, dimension=PRICE, to=0.05, bounded=False)
-    own = [int(item.id[-3:]) for item in found if item.concept == 0]
-    assert len(own) > 10
-    assert all(
-        twin in own and own.index(twin) < own.index(item) for item in own if item % 2 == 0 for twin in [item + 1]
-    )
+    with pytest.warns(RangeWarning, match=r"0\.05 .*dimension 3 \(0\.00 to 0\.00\)"):
+        steered = steer(model, history, n=60, concept=0, dimension=PRICE, to=0.05, bounded=False)
+    numbers = [int(item.id[-3:]) for item in steered if item.concept == 0]
+    assert len(numbers) > 10
+    ranks = {number: rank for rank, number in enumerate(numbers)}
+    assert all(ranks[number + 1] < ranks[number] for number in numbers if number % 2 == 0)
 
 
 def test_lists_obey_include_exclude_seen_and_n(models, history):
@@ -425,26 +421,26 @@ def test_lists_obey_include_exclude_seen_and_n(models, history):
     best = steer(model, history, n=3).ids
     assert not set(best) & set(steer(model, history, exclude=best, concept=0, share=0.5).ids)
     assert steer(model, history, include=best, n=3, concept=0, share=0.9).before.ids == best
-    with pytest.raises(RequestError, match="4 items were asked for, but 3 of 160 are left"):
+    with pytest.raises(RequestError, match=r"4 .*3 of 160"):
         steer(model, history, include=best, n=4)
-    with pytest.raises(RequestError, match="n is 0; ask for a whole number of items"):
+    with pytest.raises(RequestError, match="0"):
         steer(model, history, n=0)
-    with pytest.raises(RequestError, match="include: 'nope' is not in the catalogue"):
+    with pytest.raises(RequestError, match="'nope'"):
         steer(model, history, include=["nope"])
 
 
-def test_unknown_items_are_warned_about_and_told(models, history):
-    with pytest.warns(UnknownItemsWarning, match="left aside: 'zz' is not in the catalogue"):
-        found = steer(models["soft"], [*history, "zz"], concept=0, share=0.5)
-    assert found.unknown == ("zz",)
-    assert found.as_json()["unknown"] == ["zz"]
-    with pytest.raises(RequestError, match="no item of the history is known"):
+def test_unknown_items_are_warned_about_and_listed(models, history):
+    with pytest.warns(UnknownItemsWarning, match="'zz'"):
+        steered = steer(models["soft"], [*history, "zz"], concept=0, share=0.5)
+    assert steered.unknown == ("zz",)
+    assert steered.as_json()["unknown"] == ["zz"]
+    with pytest.raises(RequestError, match="zz"):
         steer(models["soft"], ["zz"])
 
 
 @pytest.mark.parametrize("history", ["bag-0001", None, 3])
 def test_a_history_is_a_list(models, history):
-    with pytest.raises(RequestError, match="a history is a list of item ids"):
+    with pytest.raises(RequestError):
         steer(models["soft"], history)
 
 
@@ -453,8 +449,8 @@ def test_an_empty_history_can_be_steered(models):
     assert len(steer(models["soft"], [], concept=2, share=0.9)) == 10
 
 
-def test_a_misspelt_argument_is_an_error_of_the_programmer(models, history):
-    with pytest.raises(TypeError, match="unexpected keyword argument 'dimention'"):
+def test_a_misspelt_argument_is_a_type_error(models, history):
+    with pytest.raises(TypeError, match="'dimention'"):
         steer(models["soft"], history, concept=2, dimention=3, to=0.4)
 
 
@@ -466,11 +462,9 @@ def test_models_without_concepts_say_so(trained):
         macrid.Popularity().fit(train),
     )
     for model in models:
-        with pytest.raises(
-            MacridError, match=f"{type(model).__name__} has no concepts to look at or move; train a macridvae"
-        ):
+        with pytest.raises(MacridError, match=type(model).__name__):
             steer(model, [], concept=0, share=0.5)
-    with pytest.raises(MacridError, match="has learned nothing yet"):
+    with pytest.raises(MacridError, match="MacridVAE"):
         steer(macrid.MacridVAE(), [])
 
 
@@ -485,7 +479,7 @@ def test_the_json_has_the_documented_shape(models, history):
     assert len(answer["shares"]) == 7
 
 
-def test_a_stored_move_stays_what_it_was_when_axes_are_turned(models, history):
+def test_a_stored_move_keeps_its_meaning_when_axes_turn(models, history):
     model = copy.deepcopy(models["soft"])
     first = steer(model, history, concept=1, dimension=2, to=0.1)
     stored = json.loads(json.dumps(first.as_json()["moves"]))
@@ -507,7 +501,7 @@ def test_a_concept_may_be_given_by_its_name(models, history):
     model = copy.deepcopy(models["soft"])
     meaning_of(model).names = find_names(model).renamed(3, "hats")
     assert steer(model, history, concept="Hats", share=0.7).ids == steer(model, history, concept=3, share=0.7).ids
-    with pytest.raises(RequestError, match=r"no concept 'cats'; there are .*3 hats"):
+    with pytest.raises(RequestError, match=r"'cats'.*3 hats"):
         steer(model, history, concept="cats", share=0.7)
 
 

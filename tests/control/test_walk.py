@@ -45,8 +45,8 @@ def a_concept(seed=0, items=300, dim=8, concepts=4):
     random = np.random.default_rng(seed)
     prototypes = unit(random.normal(size=(concepts, dim)))
     vectors = unit(prototypes[0] + 0.3 * random.normal(size=(4 * items, dim)))
-    own = vectors[np.argmax(vectors @ prototypes.T, axis=1) == 0][:items]
-    return own[0], own, prototypes
+    members = vectors[np.argmax(vectors @ prototypes.T, axis=1) == 0][:items]
+    return members[0], members, prototypes
 
 
 def range_by_algebra(start, dimension, prototypes, limit):
@@ -80,19 +80,19 @@ def naive_objective(chosen, start, vectors, dimension, temperature, gamma):
 
 
 @given(seeds, st.integers(2, 6), st.sampled_from([0.5, 1.0, 3.0]))
-def test_the_range_is_where_the_lines_of_the_products_meet(seed, concepts, limit):
+def test_the_range_ends_where_the_lines_of_the_products_meet(seed, concepts, limit):
     start, prototypes, dimension = a_problem(seed, concepts)
     start[dimension] = np.clip(start[dimension], -limit, limit)
-    found = probe(start, dimension, prototypes, limit=limit)
-    assert found[:2] == pytest.approx(range_by_algebra(start, dimension, prototypes, limit), abs=1e-8 * limit)
-    assert found.open_low == (found.low == -limit)
-    assert found.open_high == (found.high == limit)
+    result = probe(start, dimension, prototypes, limit=limit)
+    assert result[:2] == pytest.approx(range_by_algebra(start, dimension, prototypes, limit), abs=1e-8 * limit)
+    assert result.open_low == (result.low == -limit)
+    assert result.open_high == (result.high == limit)
 
 
 @given(seeds)
-def test_inside_the_range_the_prototype_stays_the_closest_and_outside_not(seed):
+def test_the_prototype_stays_the_closest_inside_the_range_only(seed):
     start, prototypes, dimension = a_problem(seed)
-    found, closest = probe(start, dimension, prototypes), closest_prototype(start, prototypes)
+    result, closest = probe(start, dimension, prototypes), closest_prototype(start, prototypes)
 
     def closest_at(coordinate):
         moved = start.copy()
@@ -100,9 +100,9 @@ def test_inside_the_range_the_prototype_stays_the_closest_and_outside_not(seed):
         return closest_prototype(moved, prototypes)
 
     for part in (0.01, 0.5, 0.99):
-        assert closest_at(found.low + part * (found.high - found.low)) == closest
-    assert found.open_low or closest_at(found.low - 1e-6) != closest
-    assert found.open_high or closest_at(found.high + 1e-6) != closest
+        assert closest_at(result.low + part * (result.high - result.low)) == closest
+    assert result.open_low or closest_at(result.low - 1e-6) != closest
+    assert result.open_high or closest_at(result.high + 1e-6) != closest
 
 
 def test_with_one_concept_both_ends_are_open():
@@ -115,8 +115,8 @@ def test_the_length_of_the_start_does_not_change_its_closest_prototype():
 
 
 def test_a_start_beyond_the_limit_is_in_its_own_range():
-    found = probe(np.array([3.0, 0.1]), 0, np.array([[1.0, 0.0], [0.0, 1.0]]), limit=1)
-    assert found == (pytest.approx(0.1, abs=1e-8), 3.0, False, True)
+    result = probe(np.array([3.0, 0.1]), 0, np.array([[1.0, 0.0], [0.0, 1.0]]), limit=1)
+    assert result == (pytest.approx(0.1, abs=1e-8), 3.0, False, True)
 
 
 def test_equal_prototypes_do_not_close_the_range():
@@ -124,11 +124,11 @@ def test_equal_prototypes_do_not_close_the_range():
 
 
 def test_a_prototype_that_is_not_the_closest_has_no_range():
-    with pytest.raises(RequestError, match="prototype 1 is not the closest"):
+    with pytest.raises(RequestError, match="prototype 1"):
         probe(np.array([1.0, 0.0]), 0, np.eye(2), closest=1)
 
 
-def test_of_two_closest_prototypes_either_may_be_asked_for():
+def test_either_of_two_closest_prototypes_may_be_chosen():
     start = np.array([0.5, 0.5])
     assert probe(start, 0, np.eye(2), closest=0) == (pytest.approx(0.5, abs=1e-8), 1, False, True)
     assert probe(start, 0, np.eye(2), closest=1) == (-1, pytest.approx(0.5, abs=1e-8), True, False)
@@ -160,13 +160,13 @@ def test_subranges_are_never_empty_and_each_holds_what_lies_between_its_edges(va
         assert (np.diff(values[group]) >= 0).all()
 
 
-def test_equal_values_stay_together_however_many_they_are():
+def test_equal_values_stay_together_however_many():
     groups, edges = divide(np.array([0.1, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3, 0.4]), 0, 1, 4)
     assert [group.tolist() for group in groups] == [[0], [1, 2, 3, 4, 5], [6], [7]]
     assert edges.tolist() == [0, 0.1, 0.2, 0.3, 1]
 
 
-def test_the_low_end_belongs_to_the_range_only_if_it_is_open():
+def test_the_low_end_is_included_only_if_open():
     values = np.array([-1.0, 0.0, 1.0])
     assert [group.tolist() for group in divide(values, -1, 1, 3)[0]] == [[1], [2]]
     assert [group.tolist() for group in divide(values, -1, 1, 3, from_low=True)[0]] == [[0], [1], [2]]
@@ -181,31 +181,31 @@ def test_a_range_without_items_has_no_subranges():
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0, 5.0]), st.sampled_from([0.05, 0.1, 1.0]))
 def test_a_wide_beam_finds_the_best_of_all_combinations(seed, gamma, temperature):
     similar, vectors, groups = a_catalogue(seed)
-    found = beam_search(similar, vectors, groups, temperature, gamma, width=3 * 4 * 2 * 4)
+    result = beam_search(similar, vectors, groups, temperature, gamma, width=3 * 4 * 2 * 4)
     best = max(objective(np.array(way), similar, vectors, temperature, gamma) for way in itertools.product(*groups))
-    assert objective(found, similar, vectors, temperature, gamma) == pytest.approx(best, rel=1e-12)
+    assert objective(result, similar, vectors, temperature, gamma) == pytest.approx(best, rel=1e-12)
 
 
 @given(seeds, st.floats(0, 5), st.floats(0.05, 2), st.integers(0, 4))
-def test_the_objective_is_that_of_the_paper_divided_by_what_is_common_to_all(seed, gamma, temperature, dimension):
+def test_the_objective_is_the_papers_divided_by_a_constant(seed, gamma, temperature, dimension):
     random = np.random.default_rng(seed)
     start, vectors = random.normal(size=5), random.normal(size=(7, 5))
     chosen = random.permutation(7)[:4]
     rest = directions_without(vectors, dimension)
     similar = rest @ directions_without(start[None], dimension)[0]
-    told = objective(chosen, similar, rest, temperature, gamma) * math.exp(1 / temperature)
-    assert told == pytest.approx(naive_objective(chosen, start, vectors, dimension, temperature, gamma), rel=1e-9)
+    total = objective(chosen, similar, rest, temperature, gamma) * math.exp(1 / temperature)
+    assert total == pytest.approx(naive_objective(chosen, start, vectors, dimension, temperature, gamma), rel=1e-9)
 
 
 @given(seeds, st.integers(1, 5))
-def test_without_gamma_it_is_the_most_similar_item_of_each_group(seed, width):
+def test_without_gamma_each_groups_most_similar_item_is_chosen(seed, width):
     similar, vectors, groups = a_catalogue(seed)
-    found = beam_search(similar, vectors, groups, 0.1, 0.0, width)
-    assert found.tolist() == [group[np.argmax(similar[group])] for group in groups]
+    result = beam_search(similar, vectors, groups, 0.1, 0.0, width)
+    assert result.tolist() == [group[np.argmax(similar[group])] for group in groups]
 
 
 @given(seeds)
-def test_items_are_compared_with_all_before_and_not_with_the_last_only(seed):
+def test_items_are_compared_with_all_before_them(seed):
     """Two of one kind, then a choice: the kind that occurred more often wins, though the last was of the other."""
     one, other = np.random.default_rng(seed).permutation(np.eye(3))[:2]
     vectors = np.stack([one, one, other, one, other])
@@ -233,99 +233,99 @@ def test_the_best_come_first_and_of_equals_the_first(scores, count):
     assert _best(np.array(scores, dtype=float), count).tolist() == expected
 
 
-def test_of_items_that_are_worth_the_same_the_first_is_taken():
+def test_ties_go_to_the_first_item():
     vectors = np.ones((6, 1))
     groups = [np.array([2, 0, 1]), np.array([5, 4, 3])]
     assert beam_search(np.ones(6), vectors, groups, 0.1, 1.0, 2).tolist() == [2, 5]
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-300])
-def test_a_tiny_temperature_neither_overflows_nor_forgets_what_is_similar(temperature):
+def test_a_tiny_temperature_neither_overflows_nor_loses_similarity(temperature):
     similar, vectors, groups = a_catalogue(1)
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        found = beam_search(similar, vectors, groups, temperature, 1.0, 4)
-        assert math.isfinite(objective(found, similar, vectors, temperature, 1.0))
-    assert found[0] == groups[0][np.argmax(similar[groups[0]])]
+        result = beam_search(similar, vectors, groups, temperature, 1.0, 4)
+        assert math.isfinite(objective(result, similar, vectors, temperature, 1.0))
+    assert result[0] == groups[0][np.argmax(similar[groups[0]])]
 
 
 @given(seeds, st.integers(1, 10), st.integers(0, 7))
 def test_a_walk_goes_up_with_one_item_from_each_subrange(seed, steps, dimension):
-    start, own, prototypes = a_concept(seed, items=60)
-    found = walk(start, dimension, own, prototypes, steps=steps)
-    assert found.concept == 0
-    assert (np.diff(found.values) > 0).all()
-    assert found.values.tolist() == own[found.positions, dimension].tolist()
-    assert len(set(found.positions.tolist())) == len(found.positions) == len(found.edges) - 1 <= steps
-    assert (found.values > found.edges[:-1]).all()
-    assert (found.values <= found.edges[1:]).all()
-    assert (found.low, found.high) == (found.edges[0], found.edges[-1])
+    start, members, prototypes = a_concept(seed, items=60)
+    result = walk(start, dimension, members, prototypes, steps=steps)
+    assert result.concept == 0
+    assert (np.diff(result.values) > 0).all()
+    assert result.values.tolist() == members[result.positions, dimension].tolist()
+    assert len(set(result.positions.tolist())) == len(result.positions) == len(result.edges) - 1 <= steps
+    assert (result.values > result.edges[:-1]).all()
+    assert (result.values <= result.edges[1:]).all()
+    assert (result.low, result.high) == (result.edges[0], result.edges[-1])
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_a_walk_is_the_best_of_all_ways_through_its_subranges(gamma):
-    start, own, prototypes = a_concept(2, items=24)
-    found = walk(start, 3, own, prototypes, steps=4, gamma=gamma, temperature=0.2, width=10_000)
-    values = own[:, 3]
-    groups = [np.flatnonzero((values > a) & (values <= b)) for a, b in itertools.pairwise(found.edges)]
-    best = max(itertools.product(*groups), key=lambda way: naive_objective(way, start, own, 3, 0.2, gamma))
-    assert found.positions.tolist() == list(best)
+    start, members, prototypes = a_concept(2, items=24)
+    result = walk(start, 3, members, prototypes, steps=4, gamma=gamma, temperature=0.2, width=10_000)
+    values = members[:, 3]
+    groups = [np.flatnonzero((values > a) & (values <= b)) for a, b in itertools.pairwise(result.edges)]
+    best = max(itertools.product(*groups), key=lambda way: naive_objective(way, start, members, 3, 0.2, gamma))
+    assert result.positions.tolist() == list(best)
 
 
 def test_a_start_among_the_items_is_on_its_own_walk():
-    start, own, prototypes = a_concept(0)
-    assert 0 in walk(start, 2, own, prototypes, gamma=0.0).positions
+    start, members, prototypes = a_concept(0)
+    assert 0 in walk(start, 2, members, prototypes, gamma=0.0).positions
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_a_walk_does_not_change_what_it_is_given(kind):
-    start, own, prototypes = (part.astype(kind) for part in a_concept(0))
-    before = own.copy()
-    first = walk(start, 2, own, prototypes)
-    assert np.array_equal(own, before)
-    assert first.positions.tolist() == walk(start, 2, own, prototypes).positions.tolist()
+def test_a_walk_does_not_change_its_input(kind):
+    start, members, prototypes = (part.astype(kind) for part in a_concept(0))
+    before = members.copy()
+    first = walk(start, 2, members, prototypes)
+    assert np.array_equal(members, before)
+    assert first.positions.tolist() == walk(start, 2, members, prototypes).positions.tolist()
 
 
-def test_vectors_that_are_nothing_without_the_dimension_are_like_no_other():
-    own = np.array([[1.0, 0, 0], [0.5, 0, 0], [-1, 0, 0], [0.2, 0.3, 0]])
-    assert directions_without(own, 0)[:3].tolist() == [[0, 0, 0]] * 3
-    found = walk(own[0], 0, own, np.eye(3)[:1], steps=4)
-    assert found.positions.tolist() == [2, 3, 1, 0]
-    assert found.values.tolist() == [-1, 0.2, 0.5, 1]
+def test_vectors_along_the_dimension_alone_are_similar_to_none():
+    members = np.array([[1.0, 0, 0], [0.5, 0, 0], [-1, 0, 0], [0.2, 0.3, 0]])
+    assert directions_without(members, 0)[:3].tolist() == [[0, 0, 0]] * 3
+    result = walk(members[0], 0, members, np.eye(3)[:1], steps=4)
+    assert result.positions.tolist() == [2, 3, 1, 0]
+    assert result.values.tolist() == [-1, 0.2, 0.5, 1]
 
 
 def test_fewer_items_than_steps_are_all_taken():
-    start, own, prototypes = a_concept(0, items=3)
-    found = walk(start, 1, own, prototypes[:1], steps=8)
-    assert found.positions.tolist() == np.argsort(own[:, 1]).tolist()
+    start, members, prototypes = a_concept(0, items=3)
+    result = walk(start, 1, members, prototypes[:1], steps=8)
+    assert result.positions.tolist() == np.argsort(members[:, 1]).tolist()
 
 
 def test_a_concept_without_items_gives_an_empty_walk():
-    start, own, prototypes = a_concept(0)
-    found = walk(start, 1, own[:0], prototypes)
-    assert len(found.positions) == len(found.values) == len(found.edges) == 0
-    assert found.low < start[1] < found.high
+    start, members, prototypes = a_concept(0)
+    result = walk(start, 1, members[:0], prototypes)
+    assert len(result.positions) == len(result.values) == len(result.edges) == 0
+    assert result.low < start[1] < result.high
 
 
-def test_items_further_out_than_the_limit_are_reached():
-    own = np.array([[-3.0, 1], [0.0, 1], [2.5, 1]])
-    found = walk(own[1], 0, own, np.array([[0.0, 1]]))
-    assert (found.low, found.high) == (-3, 3)
-    assert found.positions.tolist() == [0, 1, 2]
+def test_items_beyond_the_limit_are_reached():
+    members = np.array([[-3.0, 1], [0.0, 1], [2.5, 1]])
+    result = walk(members[1], 0, members, np.array([[0.0, 1]]))
+    assert (result.low, result.high) == (-3, 3)
+    assert result.positions.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "value"),
     [
-        ({"dimension": 8}, "dimension is 8; there are 8"),
-        ({"dimension": -1}, "dimension is -1"),
-        ({"steps": 0}, "steps is 0"),
-        ({"width": 0}, "width is 0"),
-        ({"temperature": 0.0}, "temperature 0.0"),
-        ({"gamma": -1.0}, "gamma -1.0"),
-        ({"own": np.ones((3, 5))}, r"items \(3, 5\)"),
+        ({"dimension": 8}, "dimension .*8"),
+        ({"dimension": -1}, "dimension .*-1"),
+        ({"steps": 0}, "steps .*0"),
+        ({"width": 0}, "width .*0"),
+        ({"temperature": 0.0}, r"temperature .*0\.0"),
+        ({"gamma": -1.0}, r"gamma .*-1\.0"),
+        ({"members": np.ones((3, 5))}, r"\(3, 5\)"),
     ],
 )
-def test_what_makes_no_sense_is_said(change, told):
-    start, own, prototypes = a_concept(0, items=20)
-    with pytest.raises(RequestError, match=told):
-        walk(**{"start": start, "dimension": 0, "own": own, "prototypes": prototypes, **change})
+def test_bad_arguments_are_refused_by_name(change, value):
+    start, members, prototypes = a_concept(0, items=20)
+    with pytest.raises(RequestError, match=value):
+        walk(**{"start": start, "dimension": 0, "members": members, "prototypes": prototypes, **change})

@@ -8,9 +8,8 @@ import sys
 import typer
 from rich.text import Text
 
-# Threads of torch that wait should soon sleep: long spinning makes training many times slower wherever another program
-# shares the cores, and none at all makes it a fifth slower where no other does. It must be set before torch is loaded,
-# which no module imported here does.
+# Idle torch threads should spin only briefly: long spinning makes training many times slower on shared cores, and no
+# spinning a fifth slower on free ones. Must be set before torch is loaded; no module imported here loads it.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from macrid.cli import (
@@ -36,7 +35,7 @@ from macrid.errors import MacridError
 
 app = typer.Typer(
     name="macrid",
-    help="Recommendations that come apart into concepts and dimensions a person can name and move.",
+    help="Recommendations built from concepts and dimensions that people can name and move.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -61,8 +60,8 @@ app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         from macrid.version import __version__
 
         typer.echo(f"macrid {__version__}")
@@ -71,13 +70,15 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show it and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line on standard error and exit code 1."""
+    """Run the command line; a user error is one line on standard error and exit code 1."""
     show_warnings()
     try:
         app(prog_name="macrid")

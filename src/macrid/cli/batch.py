@@ -1,4 +1,4 @@
-"""Recommending for all users of a table: Parquet or CSV in, Parquet out."""
+"""Recommendations for every user in a file: Parquet or CSV in, Parquet out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def recommend_for_all(
     model: Recommender, source: Path, output: Path, n: int, columns: dict[str, Any], limits: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write n items for every user who can get them.
+    """Write n items for every user who has that many left.
 
-    columns: of the table, and min_rating. limits: exclude_seen, include, exclude.
+    columns: user, item, rating and min_rating. limits: exclude_seen, include and exclude.
     """
     from macrid.control.batch import recommend_many
     from macrid.data.histories import read_histories
@@ -26,10 +26,10 @@ def recommend_for_all(
         users = read_histories(source, model.items, **columns)
     error_console.print(str(users.report), soft_wrap=True)
     with step_progress() as progress:
-        bar = progress.add_task("recommending", total=len(users.users), told="")
+        bar = progress.add_task("recommending", total=len(users.users), status="")
 
         def show(done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total, told=f"{done:,} users")
+            progress.update(bar, completed=done, total=total, status=f"{done:,} users")
 
         table = recommend_many(model, users, n, **limits, progress=show)
     _write(output, table)

@@ -1,4 +1,4 @@
-"""What the commands share: consoles, where data comes from, progress."""
+"""Shared by the commands: consoles, options, progress and tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from macrid.data.split import Split
     from macrid.models.base import ScoredItem
 
-UNWRAPPED = 100_000  # columns, where nobody reads along
+UNWRAPPED = 100_000  # columns, when not on a terminal
 
 
 class Console(RichConsole):
-    """Ids, titles and paths as they are; lines are broken to fit a terminal, and nowhere else."""
+    """Prints ids, titles and paths verbatim; wraps lines on a terminal only."""
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -49,7 +49,7 @@ error_console = Console(stderr=True)  # everything else
 
 
 def show_warnings() -> None:
-    """Warnings as one line on standard error."""
+    """Print each warning as one line on standard error."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
@@ -58,12 +58,12 @@ def show_warnings() -> None:
 
 
 def column(name: str | None) -> str | int | None:
-    """A number is a column of a file without a header, counted from 0."""
+    """A column name; digits are a column number, from 0, in a file without a header."""
     return int(name) if name is not None and name.isdigit() else name
 
 
 class Command(TyperCommand):
-    """A command with many options: those without a panel are the common ones; the advanced ones come last."""
+    """A command with many options: the common ones (no panel of their own) first, the advanced ones last."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params = super().get_params(ctx)
@@ -78,32 +78,31 @@ def print_json(value: Any) -> None:
 
 
 def setting(settings: type[Settings], name: str, *flags: str) -> Any:
-    """A command-line option for a field of some settings, with its documentation; None means the field's default."""
+    """A command-line option for a settings field, with its documentation; None means the default."""
     field = settings.model_fields[name]
     text = str(field.description) if field.default is None else f"{field.description} Default: {field.default}."
     panel = settings.panel(name)
     return typer.Option(None, *flags, help=escape(text), show_default=False, rich_help_panel=panel)
 
 
-def given(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:
-    """Those options that were given and belong to these settings."""
+def options_for(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that belong to these settings and are not None."""
     return {name: options[name] for name in settings.model_fields if options.get(name) is not None}
 
 
 def flags(fields: Iterable[str]) -> str:
-    """The options of settings, for a message."""
     return ", ".join("--" + field.replace("_", "-") for field in fields)
 
 
-def tell_unused(model: str, training: Iterable[str]) -> None:
-    """Which training settings a model without epochs does not use."""
+def report_unused(model: str, training: Iterable[str]) -> None:
+    """Name the training settings that a model without epochs ignores."""
     unused = [field for field in training if field not in ("seed", "device")]
     if unused:
-        error_console.print(f"{model} is computed at once and makes no use of {flags(unused)}", soft_wrap=True)
+        error_console.print(f"{model} is not trained in epochs; ignored {flags(unused)}", soft_wrap=True)
 
 
 def load_split(source: str) -> tuple[Split, dict[str, Any]]:
-    """A prepared folder, or a catalogue name; with what a run should remember of where it came from."""
+    """The split of a prepared folder or catalogue name, and its origin for the run's config."""
     from macrid.data.source import load_split
 
     with download_progress() as progress, working(f"reading {source}"):
@@ -112,14 +111,14 @@ def load_split(source: str) -> tuple[Split, dict[str, Any]]:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A spinner on standard error while something takes its time."""
+    """A spinner on standard error."""
     with error_console.status(Text(f"{what} …")):
         yield
 
 
 @contextmanager
 def download_progress() -> Iterator[Any]:
-    """A callback (bytes done, bytes in all or None) that shows a bar from its first call on."""
+    """A callback (bytes done, total bytes or None) that shows a bar from its first call."""
     columns = (TextColumn("downloading"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=error_console)
     task = bar.add_task("", total=None)
@@ -136,19 +135,31 @@ def download_progress() -> Iterator[Any]:
 
 
 def step_progress() -> Progress:
-    """A bar with a word about what is going on beside it."""
+    """A bar with a status text."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=max(6, min(24, error_console.width - 74))),
-        TextColumn("{task.fields[told]}", markup=False),
+        TextColumn("{task.fields[status]}", markup=False),
         TimeElapsedColumn(),
         console=error_console,
         disable=not error_console.is_terminal,
     )
 
 
+def plain_table(*numbers: str, first: str | None = None, last: Sequence[str] = ()) -> Table:
+    """Columns of numbers, with text columns before and after them."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    if first is not None:
+        table.add_column(first)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    for name in last:
+        table.add_column(name)
+    return table
+
+
 def items_table(items: Sequence[ScoredItem], score: str) -> Table:
-    """Items, best first, as a table for people; without the columns that no item has anything in."""
+    """Items, best first; title and concept only where an item has one."""
     has_title, has_concept = (any(getattr(item, name) is not None for item in items) for name in ("title", "concept"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right", style="dim")
@@ -166,15 +177,15 @@ def items_table(items: Sequence[ScoredItem], score: str) -> Table:
 
 
 def signed(value: float) -> str:
-    """A coordinate, such as +0.30; never −0."""
+    """Such as +0.30; never -0.00."""
     return f"{round(value, 2) + 0:+.2f}"
 
 
 def parse_ids(texts: Sequence[str], ids: Ids) -> list[Any]:
-    """Ids from the command line: separated by commas, repeated options joined."""
-    found: list[Any] = []
+    """Ids from repeated, comma-separated options."""
+    parsed: list[Any] = []
     for text in texts:
         whole = ids.parse(text.strip())
-        parts = [text] if whole in ids else text.split(",")  # an id may itself hold a comma
-        found += [ids.parse(part.strip()) for part in parts if part.strip()]
-    return found
+        parts = [text] if whole in ids else text.split(",")  # an id may contain a comma
+        parsed += [ids.parse(part.strip()) for part in parts if part.strip()]
+    return parsed

@@ -1,4 +1,4 @@
-"""macrid data: what there is, and preparing it."""
+"""macrid data: list data sets, and prepare them for training."""
 
 from __future__ import annotations
 
@@ -7,35 +7,25 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from macrid.cli.common import (
-    column,
-    console,
-    download_progress,
-    error_console,
-    print_json,
-    working,
-)
+from macrid.cli.common import column, console, download_progress, error_console, flags, print_json, working
 from macrid.errors import DataError
 from macrid.files import check_free
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
 
-app = typer.Typer(help="List data sets, and prepare them for training.", no_args_is_help=True)
+app = typer.Typer(help="List data sets and prepare them for training.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(json: bool = typer.Option(False, "--json", help="JSON on standard output.")) -> None:
-    """List the data sets of the catalogue and say which are at hand.
+    """List the data sets in the catalogue and which are available.
 
     Example: macrid data list
     """
     from macrid.data import catalog
 
-    rows = []
-    for name in catalog.names():
-        entry = catalog.entry(name)
-        rows.append((entry, catalog.status(entry)))
+    rows = [(entry, catalog.status(entry)) for entry in map(catalog.entry, catalog.names())]
     if json:
         print_json([
             {"name": entry.name, "what": entry.what, "status": status, "expected": _expected(entry)}
@@ -46,8 +36,8 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
     console.print(f"{'name':<16} {'status':<11} {'users':>8} {'items':>7} {'interactions':>13}", style="bold")
     for entry, status in rows:
         counts = _expected(entry) or {}
-        told = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
-        line = f"{entry.name:<16} {status:<11} {told[0]:>8} {told[1]:>7} {told[2]:>13}"
+        cells = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
+        line = f"{entry.name:<16} {status:<11} {cells[0]:>8} {cells[1]:>7} {cells[2]:>13}"
         console.print(f"{line}  {entry.what}" if wide else line)
         if not wide:
             console.print(f"  {entry.what}", style="dim")
@@ -56,20 +46,22 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
 @app.command()
 def prepare(
     context: typer.Context,
-    source: str = typer.Argument(help="A name of the catalogue, or a file of events (CSV, TSV, Parquet, '::')."),
+    source: str = typer.Argument(help="A catalogue name, or a file of events (CSV, TSV, Parquet, '::')."),
     out: Path = typer.Option(..., "--out", "-o", help="The folder to write."),
-    user_col: str | None = typer.Option(None, help="Column of the user; guessed if not given."),
-    item_col: str | None = typer.Option(None, help="Column of the item; guessed if not given."),
-    rating_col: str | None = typer.Option(None, help="Column of the rating; guessed if not given."),
-    min_rating: float | None = typer.Option(None, help="Keep ratings at or above it; without it every row counts."),
-    min_items: int = typer.Option(5, help="Keep users with at least so many items."),
-    heldout: float = typer.Option(0.1, help="Users for validation, and again for test; below 1, a share of all."),
+    user_col: str | None = typer.Option(None, help="User column; guessed by default."),
+    item_col: str | None = typer.Option(None, help="Item column; guessed by default."),
+    rating_col: str | None = typer.Option(None, help="Rating column; guessed by default."),
+    min_rating: float | None = typer.Option(None, help="Keep only ratings this high; by default every row counts."),
+    min_items: int = typer.Option(5, help="Keep users with at least this many items."),
+    heldout: float = typer.Option(
+        0.1, help="Users to hold out for validation, and as many for test; below 1, a fraction."
+    ),
     seed: int = typer.Option(98765, help="Seed of the split."),
-    items: Path | None = typer.Option(None, help="A table with one row an item: id, title, attributes."),
+    items: Path | None = typer.Option(None, help="A table with one row per item: id, title, attributes."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not empty."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Read events, split them by held-out users, and write a folder that training opens at once.
+    """Read events, hold out users for validation and test, and write a folder ready for training.
 
     Example: macrid data prepare events.parquet --min-rating 4 --heldout 500 --items items.csv --out shop/
     """
@@ -79,7 +71,7 @@ def prepare(
 
     check_free(out, overwrite, DataError, replaceable=store.FILES)
     if not Path(source).exists() and source not in catalog.names():
-        raise DataError(f"{source}: neither a file nor a name of the catalogue{did_you_mean(source)}")
+        raise DataError(f"{source}: neither a file nor a catalogue name{did_you_mean(source)}")
     if source in catalog.names() and not Path(source).is_file():
         _refuse_options(context, source)
         with download_progress() as progress, working(f"reading {source}"):
@@ -114,25 +106,20 @@ def prepare(
 
 
 def _refuse_options(context: typer.Context, source: str) -> None:
-    """A data set of the catalogue has its recipe; an option that would be ignored is an error."""
+    """Catalogue data sets have a fixed recipe; an option it would ignore is an error."""
     recipe = ("user_col", "item_col", "rating_col", "min_rating", "min_items", "heldout", "seed", "items")
-    given = [name for name in recipe if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    if given:
-        named = ", ".join("--" + name.replace("_", "-") for name in given)
-        raise DataError(
-            f"{source}: comes with its own recipe, so {named} cannot be given; to read it your way, give its file"
-        )
+    refused = [name for name in recipe if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if refused:
+        raise DataError(f"{source}: has its own recipe; remove {flags(refused)}, or give the data set's file instead")
 
 
 def _counts(split: Split) -> dict[str, int]:
-    parts = [
-        split.train.matrix,
-        *(m for group in (split.validation, split.test) for m in (group.history, group.target)),
-    ]
+    heldout = (split.validation, split.test)
+    matrices = [split.train.matrix, *(matrix for group in heldout for matrix in (group.history, group.target))]
     return {
         "users": len(split.train.users) + len(split.validation.users) + len(split.test.users),
         "items": len(split.items),
-        "interactions": sum(int(matrix.nnz) for matrix in parts),
+        "interactions": sum(int(matrix.nnz) for matrix in matrices),
         "heldout": len(split.test.users),
     }
 

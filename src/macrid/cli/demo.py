@@ -1,4 +1,4 @@
-"""macrid demo: the whole path on the built-in shop, on any machine, without a download."""
+"""macrid demo: train, score and open the studio on the built-in shop, without a download."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, items_table, print_json, working
+from macrid.cli.common import console, error_console, items_table, plain_table, print_json, working
 from macrid.cli.train import Display, example_command, print_report
 from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
@@ -25,22 +25,20 @@ ORIGIN = {"source": "demo"}
 
 
 def demo(
-    out: Path = typer.Option(
-        Path("demo-run"), "--out", "-o", help="The run to write; an earlier demo there is replaced."
-    ),
+    out: Path = typer.Option(Path("demo-run"), "--out", "-o", help="The run to write; replaces an earlier demo."),
     no_serve: bool = typer.Option(False, "--no-serve", help="Stop after training and scoring."),
     port: int | None = typer.Option(
         None,
         "--port",
         "-p",
-        help="Port of the studio. Default: 8000, or the next one that is free.",
+        help="The studio's port. Default: 8000, or the next free one.",
         show_default=False,
     ),
-    seed: int = typer.Option(0, help="Seed of the shop and of the training."),
+    seed: int = typer.Option(0, help="Seed for the shop and the training."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Train on the built-in shop, score it against the best possible, show what it learned, and open the studio.
+    """Train on the built-in shop, compare with the best possible score, show what was learned, and open the studio.
 
     Example: macrid demo --out demo-run
     """
@@ -55,7 +53,7 @@ def demo(
         shop = generate(seed=seed)
         split = shop.split()
     error_console.print(
-        f"the shop: {len(shop.interactions.users):,} users, {len(shop.interactions.items):,} items of"
+        f"the shop: {len(shop.interactions.users):,} users, {len(shop.interactions.items):,} items in"
         f" {len(shop.category_names)} categories, {len(shop.interactions):,} interactions"
     )
     model = MacridVAE(concepts=len(shop.category_names))
@@ -71,9 +69,9 @@ def demo(
         return
     print_report(report)
     reached = report["test"]["metrics"]["ndcg@100"]["mean"] / oracle
-    console.print(f"the best any model could reach here is NDCG@100 {oracle:.4f}; this one reaches {reached:.0%} of it")
-    console.print("\nconcepts against the shop's categories", style="bold", end="")
-    console.print(f", never shown in training (NMI {report['nmi']:.2f})")
+    console.print(f"the best possible NDCG@100 here is {oracle:.4f}; this model reaches {reached:.0%} of it")
+    console.print("\nconcepts and the shop's categories", style="bold", end="")
+    console.print(f", which training never saw (NMI {report['nmi']:.2f})")
     console.print(_crossing(model, categories))
     _show_a_user(model, split, shop)
     _show_a_knob(model, split)
@@ -83,7 +81,6 @@ def demo(
 
 
 def _open_studio(out: Path, port: int | None) -> None:
-    """Serve the run; where nothing to serve with is installed, say what to do."""
     from macrid.cli.serve import start
     from macrid.settings import ServingSettings
 
@@ -92,7 +89,7 @@ def _open_studio(out: Path, port: int | None) -> None:
 
 
 def _is_demo(out: Path) -> bool:
-    """Whether there is nothing in the folder but an earlier demo, which can be made again at any time."""
+    """Whether the folder holds only an earlier demo, which can be remade at any time."""
     from macrid.runs import FILES, TRAINING, read_config
 
     try:
@@ -103,15 +100,12 @@ def _is_demo(out: Path) -> bool:
 
 
 def _crossing(model: MacridVAE, categories: Any) -> Table:
-    """Concepts in rows, categories in columns, items counted."""
+    """Item counts: concepts in rows, categories in columns."""
     import numpy as np
 
     concept_of = model.concepts_of_items()
     names = sorted(set(categories))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("concept")
-    for name in names:
-        table.add_column(name, justify="right")
+    table = plain_table(*names, first="concept")
     for concept in range(model.network.concepts):
         counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
         cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
@@ -120,7 +114,7 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
 
 
 def _show_a_knob(model: MacridVAE, split: Split) -> None:
-    """What the dimensions of the user's main concept are called, and what turning the best of them does."""
+    """The named dimensions of the test user's main concept, and the effect of moving along the strongest."""
     import numpy as np
 
     from macrid.concepts.meaning import meaning_of
@@ -133,23 +127,21 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
     matrix = split.test.history
     history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     concept = int(np.argmax(model.encode(history).confidence))
-    own = [entry for entry in names.dimensions if entry.concept == concept and entry.name is not None]
-    told = ", ".join(f"{entry.name} ({' ↔ '.join(ends(entry))})" for entry in own)
+    knobs = [entry for entry in names.dimensions if entry.concept == concept and entry.name is not None]
+    described = ", ".join(f"{entry.name} ({' ↔ '.join(ends(entry))})" for entry in knobs)
     console.print(f"\nthe knobs of {label(names.concept(concept))}", style="bold", end="")
-    console.print(f": {told or 'none has a name'}")
-    turned = [entry for entry in own if entry.attribute != POPULARITY]
-    if not turned:
+    console.print(f": {described or 'none is named'}")
+    candidates = [entry for entry in knobs if entry.attribute != POPULARITY]
+    if not candidates:
         return
-    best = max(turned, key=lambda entry: entry.strength or 0)
+    best = max(candidates, key=lambda entry: entry.strength or 0)
     lists = []
     for sign in (-1, 1):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RangeWarning)  # as far as real users go
             move = {"concept": concept, "dimension": best.dimension, "by": 0.5 * sign}
             lists.append(steer(model, history, moves=[move], n=4, include=_items_of(model, concept)))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for end in ends(best):
-        table.add_column(f"{best.name} towards {end}")
+    table = plain_table(last=[f"{best.name} towards {end}" for end in ends(best)])
     for low, high in zip(*lists, strict=True):
         table.add_row(low.title or str(low.id), high.title or str(high.id))
     console.print(table)
@@ -160,7 +152,7 @@ def _items_of(model: MacridVAE, concept: int) -> list[Id]:
 
 
 def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
-    """One held-out user: the history by concept, and what is recommended."""
+    """One test user: the history by concept, and the recommendations."""
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import label
 
@@ -169,10 +161,10 @@ def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
     confidence = model.encode(history).confidence
     names = meaning_of(model).names
     assert names is not None
-    called = {entry.concept: label(entry) for entry in names.concepts}
+    labels = {entry.concept: label(entry) for entry in names.concepts}
     share = ", ".join(
-        f"{called[k]} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3].tolist()
+        f"{labels[k]} {confidence[k] / confidence.sum():.0%}" for k in (-confidence).argsort()[:3].tolist()
     )
     console.print("\na test user", style="bold", end="")
-    console.print(f" with {len(history)} items ({share}) is recommended")
+    console.print(f" with {len(history)} items ({share}) gets")
     console.print(items_table(model.recommend(history, 8), "log p"))

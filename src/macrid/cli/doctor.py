@@ -1,4 +1,4 @@
-"""macrid doctor: what this machine has, and what is missing."""
+"""macrid doctor: what this machine has and lacks."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _compute() -> tuple[str, bool, str]:
 
         threads = f"{torch.get_num_threads()} CPU threads"
         if not torch.cuda.is_available():
-            return "device", True, f"cpu ({threads}); no GPU was found, training works without one"
+            return "device", True, f"cpu ({threads}); no GPU found; training works without one"
         properties: Any = torch.cuda.get_device_properties(0)
-        kernels = "fused kernels" if find_spec("triton") else "no triton, so no fused kernels: pip install triton"
+        kernels = "fused kernels" if find_spec("triton") else "no fused kernels; pip install triton"
         memory = f"{properties.total_memory / 2**30:.0f} GiB"
         return "device", True, f"cuda: {properties.name}, {memory}, {kernels}; {threads}"
     except (ImportError, RuntimeError, OSError) as error:
@@ -69,18 +69,18 @@ def _compute() -> tuple[str, bool, str]:
 def _folders() -> list[tuple[str, bool, str]]:
     from macrid.data import catalog
 
-    own = os.environ.get("MACRID_DATA")
-    checks = [
-        ("MACRID_DATA", own is None or os.path.isdir(own), f"{own or 'not set'}"
-         + ("" if own is None or os.path.isdir(own) else ": no such folder")),
-        ("cache", _writable(str(catalog.cache_folder())), str(catalog.cache_folder())),
-    ]  # fmt: skip
-    at_hand = [name for name in catalog.names() if catalog.status(catalog.entry(name)) in ("at hand", "built in")]
-    return [*checks, ("data at hand", True, ", ".join(at_hand) or "none; macrid data list")]
+    data, cache = os.environ.get("MACRID_DATA"), str(catalog.cache_folder())
+    is_usable = data is None or os.path.isdir(data)
+    available = [name for name in catalog.names() if catalog.status(catalog.entry(name)) in ("at hand", "built in")]
+    return [
+        ("MACRID_DATA", is_usable, f"{data or 'not set'}{'' if is_usable else ': no such folder'}"),
+        ("cache", _writable(cache), cache),
+        ("data at hand", True, ", ".join(available) or "none; macrid data list"),
+    ]
 
 
 def _writable(folder: str) -> bool:
-    """Whether a folder is or can be made here."""
+    """Whether a folder is writable, or can be created."""
     folder = os.path.abspath(folder)
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)

@@ -1,4 +1,4 @@
-"""macrid evaluate: scores of a run on held-out users."""
+"""macrid evaluate: score a run on held-out users."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ def evaluate(
     run: Path = typer.Argument(help="A run."),
     split: Which = typer.Option(Which.test, help="Which held-out users."),
     data: str | None = typer.Option(None, help="Another prepared folder or catalogue name over the same items."),
-    metric: list[str] = typer.Option(
-        [], help="ndcg@K or recall@K, any K; may be repeated. Default: the paper's three."
-    ),
+    metric: list[str] = typer.Option([], help="ndcg@K or recall@K, any K; repeatable. Default: the paper's three."),
     nothing_to_predict: Empty = typer.Option(
         Empty.skip,
-        help="Users with nothing to predict: leave them out, or count them as zero as the authors' code does.",
+        help="Users with nothing to predict: skip them, or count them as zero like the authors' code.",
     ),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Fold in held-out users and score the ranking of all other items.
+    """Fold in held-out users and score how well their hidden items are ranked.
 
     Example: macrid evaluate runs/ml-1m --split test --metric ndcg@10
     """
@@ -50,13 +48,10 @@ def evaluate(
         else:
             other, _ = load_split(data)
             if other.items != model.items:
-                raise DataError(f"{data}: its items are not those of {run}; give the data the run was trained on")
+                raise DataError(f"{data}: its items differ from those of {run}; give the data the run was trained on")
             heldout = getattr(other, split.value)
         result = ranking.evaluate(
-            model,
-            heldout,
-            tuple(metric) or ranking.PAPER_METRICS,
-            nothing_to_predict=nothing_to_predict.value,
+            model, heldout, tuple(metric) or ranking.PAPER_METRICS, nothing_to_predict=nothing_to_predict.value
         )
     if json:
         print_json({"split": split.value, **result.as_json()})

@@ -1,4 +1,4 @@
-"""macrid map: items and users on one picture."""
+"""macrid map: a picture of items and users."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def draw_map(
     run: Path = typer.Argument(help="A run."),
-    out: Path = typer.Option(..., "--out", "-o", help="The picture, a PNG."),
+    out: Path = typer.Option(..., "--out", "-o", help="The PNG to write."),
     by: str | None = typer.Option(None, "--by", help="Colour items by this attribute instead of by concept."),
-    items: int = typer.Option(20_000, "--items", min=1, help="Show that many items at most, drawn at random."),
-    users: int = typer.Option(5_000, "--users", min=0, help="Show that many held-out users at most."),
+    items: int = typer.Option(20_000, "--items", min=1, help="At most this many items, drawn at random."),
+    users: int = typer.Option(5_000, "--users", min=0, help="At most this many held-out users."),
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same map."),
-    json: bool = typer.Option(False, "--json", help="All positions as JSON on standard output, too."),
+    json: bool = typer.Option(False, "--json", help="Also print all positions as JSON."),
 ) -> None:
-    """Draw a map of items and of every user's two most confident components: what lies together goes together.
+    """Draw a map of items and of every user's two most confident components, like near like.
 
     Example: macrid map runs/ml-1m --out map.png
     """
@@ -36,25 +36,24 @@ def draw_map(
 
     model = load(run, "cpu")
     if not isinstance(model, MacridVAE):
-        raise MacridError(f"{run}: {type(model).__name__} has no concepts to map; train a MacridVAE")
+        raise MacridError(f"{run}: {type(model).__name__} has no concepts; train a MacridVAE")
     if out.is_dir() or not out.parent.is_dir():
-        what = "is a folder; name a file in it" if out.is_dir() else f"there is no folder {out.parent}"
-        raise MacridError(f"{out}: {what}")
+        raise MacridError(f"{out}: {'is a folder; give a file' if out.is_dir() else f'no folder {out.parent}'}")
     attribute = None if by is None else _attribute(model, by)
     histories = read_histories(run)
     if histories is None:
         histories = sp.csr_array((0, len(model.items)))
     with working("placing items and users"):
-        found = maps.items_and_users(model, histories, most_items=items, most_users=users, seed=seed)
+        placed = maps.items_and_users(model, histories, most_items=items, most_users=users, seed=seed)
         colouring = (
-            plots.by_concept(found, _typical(model)) if attribute is None else plots.by_attribute(found, attribute)
+            plots.by_concept(placed, _typical(model)) if attribute is None else plots.by_attribute(placed, attribute)
         )
-        plots.draw_map(found, colouring, out)
+        plots.draw_map(placed, colouring, out)
     if json:
-        print_json({"map": str(out), **_with_ids(found, model)})
+        print_json({"map": str(out), **_with_ids(placed, model)})
     else:
-        told = f"{len(found['items']['x']):,} items, {len(found['users']['x']):,} components of users"
-        console.print(f"{out}: {told}", soft_wrap=True)
+        counts = f"{len(placed['items']['x']):,} items, {len(placed['users']['x']):,} user components"
+        console.print(f"{out}: {counts}", soft_wrap=True)
 
 
 def _attribute(model: MacridVAE, name: str) -> Attribute:
@@ -63,23 +62,23 @@ def _attribute(model: MacridVAE, name: str) -> Attribute:
     columns = [] if model.table is None else model.table.column_names
     if name not in columns:
         known = ", ".join(attribute.name for attribute in read_attributes(model.table))
-        raise MacridError(f"no attribute '{name}'; items have {known or 'none'}")
-    found = read_attribute(name, model.table.column(name))  # type: ignore[union-attr]
-    if found is None:
-        raise MacridError(f"{name}: one value for all items, or another for each; there are no groups to colour")
-    return found
+        raise MacridError(f"no attribute '{name}'; choose from {known or 'none'}")
+    attribute = read_attribute(name, model.table.column(name))  # type: ignore[union-attr]
+    if attribute is None:
+        raise MacridError(f"{name}: all values are equal, or all differ; there are no groups to colour")
+    return attribute
 
 
 def _typical(model: MacridVAE) -> dict[int, str]:
-    """The title of the most typical item of every concept, where items have titles."""
+    """Title of each concept's most typical item, where it has one."""
     from macrid.concepts.space import space_of
 
     typical = enumerate(space_of(model).typical_items())
     return {concept: items[0].title for concept, items in typical if items and items[0].title}
 
 
-def _with_ids(found: dict[str, Any], model: MacridVAE) -> dict[str, Any]:
-    """Items by the ids of the caller instead of their positions."""
-    items = dict(found["items"])
+def _with_ids(placed: dict[str, Any], model: MacridVAE) -> dict[str, Any]:
+    """Items by id instead of position."""
+    items = dict(placed["items"])
     items["id"] = [model.items[position] for position in items.pop("position")]
-    return {"items": items, "users": found["users"]}
+    return {"items": items, "users": placed["users"]}

@@ -1,4 +1,4 @@
-"""macrid names: what concepts and dimensions are called, and other names for them."""
+"""macrid names: show, set and regenerate the names of concepts and dimensions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ARROW = re.compile(r"\s*(?:↔|<->)\s*")
 def names(
     run: Path = typer.Argument(help="A run."),
     rename: list[str] = typer.Option(
-        [], "--set", help="K=NAME for a concept; K.J=NAME or 'K.J=LOW <-> HIGH' for a dimension; may be repeated."
+        [], "--set", help="K=NAME for a concept; K.J=NAME or 'K.J=LOW <-> HIGH' for a dimension; repeatable."
     ),
-    everything: bool = typer.Option(False, "--all", help="Show dimensions without a name, too."),
-    anew: bool = typer.Option(False, help="Find all names anew; those you have set are kept."),
-    reset: bool = typer.Option(False, help="Find all names anew, also those you have set."),
+    everything: bool = typer.Option(False, "--all", help="Also show unnamed dimensions."),
+    anew: bool = typer.Option(False, help="Regenerate all names except those you set."),
+    reset: bool = typer.Option(False, help="Regenerate all names, including those you set."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Show the names of concepts and dimensions with their evidence, or set them.
@@ -55,13 +55,13 @@ def names(
     console.print()
     console.print(named_dimensions(names, everything))
     named = sum(entry.name is not None or entry.edited for entry in names.dimensions)
-    left = len(names.dimensions) - named
+    unnamed = len(names.dimensions) - named
     if not named:
-        told = f"no dimension has a name; others may have: macrid axes {run} --by attributes"
-        console.print(told, style="dim", soft_wrap=True)
-    elif left and not everything:
+        hint = f"no dimension is named; try other axes: macrid axes {run} --by attributes"
+        console.print(hint, style="dim", soft_wrap=True)
+    elif unnamed and not everything:
         console.print(
-            f"{left} dimensions go with nothing that is known, and have no name; --all shows them", style="dim"
+            f"{unnamed} dimensions match no known attribute and are unnamed; show them with --all", style="dim"
         )
 
 
@@ -69,7 +69,7 @@ def _renamed(names: Any, text: str) -> Any:
     place, equals, name = text.partition("=")
     parts = place.strip().split(".")
     if not equals or not 1 <= len(parts) <= 2 or not all(part.isdigit() for part in parts):
-        raise RequestError(f"--set {text!r}: write K=NAME for a concept, K.J=NAME for a dimension, such as 4=handbags")
+        raise RequestError(f"--set {text!r}: give K=NAME for a concept or K.J=NAME for a dimension, such as 4=handbags")
     numbers = [int(part) for part in parts]
     if len(numbers) == 1:
         return names.renamed(numbers[0], name)

@@ -1,4 +1,4 @@
-"""macrid recommend: for one history, or for a file of many."""
+"""macrid recommend: for one history, or for every user in a file."""
 
 from __future__ import annotations
 
@@ -23,41 +23,31 @@ MANY = "Many users"
 
 def recommend(
     run: Path = typer.Argument(help="A run."),
-    history: list[str] = typer.Option([], help="Item ids, separated by commas; may be repeated."),
+    history: list[str] = typer.Option([], help="Item ids, comma-separated; repeatable."),
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
-    include: list[str] = typer.Option([], help="Choose among these items only (ids, separated by commas)."),
-    exclude: list[str] = typer.Option([], help="Leave these items out (ids, separated by commas)."),
-    exclude_seen: bool = typer.Option(
-        True, "--exclude-seen/--keep-seen", help="Whether items of the history are left out."
-    ),
+    include: list[str] = typer.Option([], help="Choose only among these items (ids, comma-separated)."),
+    exclude: list[str] = typer.Option([], help="Never recommend these items (ids, comma-separated)."),
+    exclude_seen: bool = typer.Option(True, "--exclude-seen/--keep-seen", help="Whether to leave out the history."),
     input: Path | None = typer.Option(
-        None, help="Many users: a table (Parquet or CSV) of user and item, one row each.", rich_help_panel=MANY
+        None, help="A table of users and items (Parquet or CSV), one event per row.", rich_help_panel=MANY
     ),
-    output: Path | None = typer.Option(
-        None, help="Where the Parquet of recommendations for --input goes.", rich_help_panel=MANY
-    ),
-    user_col: str | None = typer.Option(
-        None, help="Column of the user in --input; guessed if not given.", rich_help_panel=MANY
-    ),
-    item_col: str | None = typer.Option(
-        None, help="Column of the item in --input; guessed if not given.", rich_help_panel=MANY
-    ),
+    output: Path | None = typer.Option(None, help="The Parquet file to write.", rich_help_panel=MANY),
+    user_col: str | None = typer.Option(None, help="User column of --input; guessed by default.", rich_help_panel=MANY),
+    item_col: str | None = typer.Option(None, help="Item column of --input; guessed by default.", rich_help_panel=MANY),
     rating_col: str | None = typer.Option(
-        None, help="Column of the rating in --input; guessed if not given.", rich_help_panel=MANY
+        None, help="Rating column of --input; guessed by default.", rich_help_panel=MANY
     ),
     min_rating: float | None = typer.Option(
         None,
-        help="Take only items rated so high into a history; by default the threshold of the training, if any.",
+        help="Count only items rated this high as history; by default the training's threshold, if any.",
         rich_help_panel=MANY,
     ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace --output if it is there.", rich_help_panel=MANY),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace --output if it exists.", rich_help_panel=MANY),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
-    explain: bool = typer.Option(
-        False, "--explain", help="Tell why: the concept, and which items of --history pulled it up."
-    ),
+    explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Recommend for one history, or for all users of a file.
+    """Recommend for one history, or for every user in a file.
 
     Example: macrid recommend runs/ml-1m --history 260,1196,1210 -n 10
 
@@ -68,15 +58,17 @@ def recommend(
     if (input is None) != (output is None):
         raise typer.BadParameter("--input and --output go together")
     if (input is None) == (not history):
-        raise typer.BadParameter("give either --history, or --input and --output")
+        raise typer.BadParameter("give --history, or --input and --output")
     if explain and input is not None:
-        raise typer.BadParameter("--explain goes with --history")
+        raise typer.BadParameter("--explain needs --history")
     if output is not None and output.suffix.lower() not in (".parquet", ".pq"):
-        raise typer.BadParameter(f"--output {output}: the recommendations are written as Parquet; end it with .parquet")
+        raise typer.BadParameter(
+            f"--output {output}: recommendations are written as Parquet; use a name ending in .parquet"
+        )
     if output is not None and not output.resolve().parent.is_dir():
-        raise DataError(f"{output}: there is no folder {output.resolve().parent}; make it first")
+        raise DataError(f"{output}: no folder {output.resolve().parent}; create it first")
     if output is not None and output.exists() and not overwrite:
-        raise DataError(f"{output}: is there already; choose another file, or replace it with --overwrite")
+        raise DataError(f"{output}: already exists; choose another file or add --overwrite")
     from macrid.cli.batch import recommend_for_all
     from macrid.runs import load
 
@@ -98,35 +90,35 @@ def recommend(
             console.print(f"{output}: {counts['users']:,} users × {n} items")
         return
     ids = parse_ids(history, model.items)
-    found = model.recommend(ids, n, exclude_seen=exclude_seen, **limits)
-    reasons = _reasons(model, ids, found) if explain else None
+    ranking = model.recommend(ids, n, exclude_seen=exclude_seen, **limits)
+    reasons = _reasons(model, ids, ranking) if explain else None
     if json:
-        items = [item.as_json() for item in found] if reasons is None else [reason.as_json() for reason in reasons]
-        print_json({"unknown": [str(value) for value in found.unknown], "items": items})
+        items = [item.as_json() for item in ranking] if reasons is None else [reason.as_json() for reason in reasons]
+        print_json({"unknown": [str(value) for value in ranking.unknown], "items": items})
     elif reasons is not None:
         console.print(_explained(reasons))
-        console.print(f"+: how much lower its {model.score_name} would be without this item", style="dim")
+        console.print(f"+: how much this item raises the {model.score_name}", style="dim")
     else:
-        console.print(items_table(found, model.score_name))
+        console.print(items_table(ranking, model.score_name))
 
 
-def _reasons(model: Recommender, history: list[Any], found: Recommendations) -> list[Reason]:
+def _reasons(model: Recommender, history: list[Any], ranking: Recommendations) -> list[Reason]:
     from macrid.control.explain import explain
 
-    with warnings.catch_warnings():  # unknown items were told of already
+    with warnings.catch_warnings():  # unknown items have been reported already
         warnings.simplefilter("ignore", UnknownItemsWarning)
-        return explain(model, history, found.ids)
+        return explain(model, history, ranking.ids)
 
 
 def _explained(reasons: Sequence[Reason]) -> Table:
-    """For people: the concept, how much of the history lies in it, and the items that pulled."""
+    """Each item with its concept's share of the history, and the history items that raised its score."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right", style="dim")
     table.add_column("item")
     has_concepts = any(reason.share is not None for reason in reasons)
     if has_concepts:
         table.add_column("because you have")
-    table.add_column("pulled up by", no_wrap=True)
+    table.add_column("raised by", no_wrap=True)
     room = max(30, console.width - 48)
     for rank, reason in enumerate(reasons, start=1):
         concept = shortened(reason.concept_name or f"concept {reason.item.concept}", 24)

@@ -15,25 +15,24 @@ from macrid.errors import MacridError
 
 
 def reproduce(
-    what: list[str] = typer.Argument(help="Any of table1, figure2, figure4, or all."),
-    out: Path = typer.Option(..., "--out", "-o", help="The folder for numbers, pictures and the report."),
+    what: list[str] = typer.Argument(help="Any of table1, figure2, figure3 and figure4, or all."),
+    out: Path = typer.Option(..., "--out", "-o", help="Folder for numbers, pictures and the report."),
     quick: bool = typer.Option(False, "--quick", help="Small settings: minutes, not hours; the numbers mean little."),
-    data: list[str] = typer.Option([], "--data", help="Only these data sets of Table 1; repeat for more."),
-    seeds: int | None = typer.Option(None, "--seeds", help="Seeds of Table 1. Default: 3."),
+    data: list[str] = typer.Option([], "--data", help="Only this data set of Table 1; repeatable."),
+    seeds: int | None = typer.Option(None, "--seeds", help="Seeds for Table 1. Default: 3."),
     configurations: int | None = typer.Option(
-        None, "--configurations", help="Of each method of Figure 4 (the paper: 2,000). Default: 300."
+        None, "--configurations", help="Per method in Figure 4 (the paper: 2,000). Default: 300."
     ),
     trials: int | None = typer.Option(
-        None, "--trials", help="Search for settings again with so many trials each (the paper: 200)."
+        None, "--trials", help="Tune again, with this many trials each (the paper: 200)."
     ),
-    device: str = typer.Option("auto", "--device", help="A GPU if there is one (auto), cpu, cuda, cuda:1."),
-    report: Path | None = typer.Option(None, "--report", help="Where the report goes. Default: results.md in --out."),
+    device: str = typer.Option("auto", "--device", help="auto, cpu, cuda or cuda:N."),
+    report: Path | None = typer.Option(None, "--report", help="The report. Default: results.md in --out."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Compute the paper's tables and figures, and report them beside the paper's.
+    """Compute the paper's tables and figures, and report them beside the published ones.
 
-    What is finished is kept in --out: the same command goes on after an interruption. A data set whose files are
-    missing is named and left out.
+    Finished parts are kept in --out: rerun the same command to continue. Missing data sets are named and skipped.
 
     Example: macrid reproduce all --quick --out paper/
     """
@@ -46,27 +45,27 @@ def reproduce(
 
     blocks = _blocks(what)
     choose_device(device)
-    for name, value in (("seeds", seeds), ("configurations", configurations), ("trials", trials)):
-        if value is not None and value < 1:
+    options = {"seeds": seeds, "configurations": configurations, "trials": trials}
+    counts: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name, value in counts.items():
+        if value < 1:
             raise MacridError(f"--{name} is {value}; it must be at least 1")
-    plan = QUICK if quick else Plan()
-    given: dict[str, Any] = {"seeds": seeds, "configurations": configurations, "trials": trials}
-    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(QUICK if quick else Plan(), **counts)
     named = _checked_data(data)
     plan = replace(plan, data=named or table1.DATA, fetched=(*plan.fetched, *named))
     plan = replace(plan, training={**plan.training, "device": device})
-    warnings.simplefilter("ignore", CollapseWarning)  # seeds and settings that collapse are part of the result
+    warnings.simplefilter("ignore", CollapseWarning)  # runs that collapse are part of the result
     results = {}
     with step_progress() as progress:
-        bar = progress.add_task("", total=None, told="")
+        bar = progress.add_task("", total=None, status="")
 
         def on_part(name: str, ready: bool) -> None:
-            progress.update(bar, description=name, told="" if ready else "computing", advance=int(ready))
+            progress.update(bar, description=name, status="" if ready else "computing", advance=int(ready))
             if not error_console.is_terminal and not ready:
                 error_console.print(name)
 
         def on_missing(message: str) -> None:
-            error_console.print(f"left out: {message}", style="yellow", soft_wrap=True)
+            error_console.print(f"skipped: {message}", style="yellow", soft_wrap=True)
 
         path = report or out / "results.md"
         work = Reproduction(out, plan, on_part, on_missing)
@@ -81,7 +80,7 @@ def reproduce(
     if "table1" in results and results["table1"]["rows"]:
         console.print(_table(results["table1"]["rows"]))
         console.print(f"of 2Md: parameters as a multiple of 2 · items · {BUDGET_DIM}", style="dim")
-    console.print(f"{path}: ready", soft_wrap=True)
+    console.print(f"{path}: written", soft_wrap=True)
 
 
 def _blocks(what: list[str]) -> list[str]:
@@ -89,7 +88,7 @@ def _blocks(what: list[str]) -> list[str]:
 
     unknown = [name for name in what if name not in (*BLOCKS, "all")]
     if unknown:
-        raise MacridError(f"nothing is called '{unknown[0]}'; there are {', '.join(BLOCKS)} and all")
+        raise MacridError(f"no table or figure '{unknown[0]}'; choose from {', '.join(BLOCKS)} and all")
     return [name for name in BLOCKS if name in what or "all" in what]
 
 

@@ -1,4 +1,4 @@
-"""macrid serve: a run over HTTP, and the studio."""
+"""macrid serve: the HTTP API and the studio for a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, given, setting
+from macrid.cli.common import console, error_console, options_for, setting
 from macrid.errors import MacridError
 from macrid.settings import ADVANCED, ServingSettings
 
@@ -25,7 +25,7 @@ def serve(
         envvar=TOKEN,
         show_envvar=False,
         show_default=False,
-        help=f"A secret that every request to the API must bring; better given as {TOKEN} in the environment.",
+        help=f"A secret that every API request must carry; better set as {TOKEN} in the environment.",
     ),
     workers: int | None = setting(ServingSettings, "workers"),
     threads: int | None = setting(ServingSettings, "threads"),
@@ -37,12 +37,12 @@ def serve(
     pictures: Path | None = setting(ServingSettings, "pictures"),
     edits: str | None = setting(ServingSettings, "edits"),
     names: list[str] = typer.Option(
-        [], "--name", help="A name by which the service may be called; may be repeated.", rich_help_panel=ADVANCED
+        [], "--name", help="A host name the service answers to; repeatable.", rich_help_panel=ADVANCED
     ),
     origins: list[str] = typer.Option(
         [],
         "--origin",
-        help="A web site whose pages may call the API, such as https://shop.example; may be repeated.",
+        help="A website whose pages may call the API, such as https://shop.example; repeatable.",
         rich_help_panel=ADVANCED,
     ),
     max_items: int | None = setting(ServingSettings, "max_items"),
@@ -53,9 +53,9 @@ def serve(
     drain: float | None = setting(ServingSettings, "drain"),
     open_page: bool = typer.Option(False, "--open", help="Open the studio in a browser."),
 ) -> None:
-    """Serve a run: an HTTP API under /v1, and the studio, a page where a person turns the knobs.
+    """Serve a run: an HTTP API under /v1, and the studio, a page with a knob per dimension.
 
-    SIGHUP reads the run again, SIGTERM answers what is asked and ends.
+    SIGHUP reloads the run; SIGTERM finishes open requests and stops.
 
     Example: macrid serve runs/shop
 
@@ -68,14 +68,11 @@ def serve(
         "hosts": tuple(names) or None,
         "origins": tuple(origins) or None,
     }
-    start(run, ServingSettings.make(given(ServingSettings, options)), open_page=open_page)
+    start(run, ServingSettings.make(options_for(ServingSettings, options)), open_page=open_page)
 
 
 def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_next_port: bool = False) -> None:
-    """Serve, and say where.
-
-    or_next_port: where the port is taken, the next one that is free will do.
-    """
+    """Serve and print the address; or_next_port: if the port is taken, use the next free one."""
     try:
         from macrid.serving import server
     except ModuleNotFoundError as error:
@@ -84,19 +81,18 @@ def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_n
 
     read_config(run)
 
-    def tell(address: str) -> None:
-        # A log should not hold the secret; whoever sits at the terminal has it anyway.
+    def announce(address: str) -> None:
+        # Keep the secret out of logs; whoever sits at the terminal has it anyway.
         with_token = settings.token is not None and console.is_terminal
         page = f"{address}#token={settings.token}" if with_token else address
         console.print(Text.assemble("the studio is at ", (page, "bold underline")), soft_wrap=True)
-        hints = f"API: {address}v1/openapi.json · stop with Ctrl-C"
-        error_console.print(hints, style="dim", soft_wrap=True)
+        error_console.print(f"API: {address}v1/openapi.json · stop with Ctrl-C", style="dim", soft_wrap=True)
         if open_page:
             webbrowser.open(page)
 
     error_console.print(Text(f"opening {run} …", "dim"))
     with _bind(server, settings, or_next_port) as bound:
-        server.serve(run, settings, listening=bound, on_ready=tell)
+        server.serve(run, settings, listening=bound, on_ready=announce)
 
 
 def _bind(server: Any, settings: ServingSettings, or_next: bool) -> Any:

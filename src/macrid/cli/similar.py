@@ -15,7 +15,7 @@ def similar(
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Show the items whose vectors point most in the same direction.
+    """Show the items with the most similar vectors.
 
     Example: macrid similar runs/ml-1m 260 -n 5
     """
@@ -23,8 +23,8 @@ def similar(
 
     with working("loading"):
         model = load(run, "cpu")
-    found = model.similar_items(model.items.parse(item), n)
+    neighbours = model.similar_items(model.items.parse(item), n)
     if json:
-        print_json({"item": item, "items": [entry.as_json() for entry in found]})
+        print_json({"item": item, "items": [entry.as_json() for entry in neighbours]})
     else:
-        console.print(items_table(found, "cosine"))
+        console.print(items_table(neighbours, "cosine"))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 
 from macrid.cli.common import (
     column,
@@ -18,11 +17,12 @@ from macrid.cli.common import (
     download_progress,
     error_console,
     flags,
-    given,
+    options_for,
+    plain_table,
     print_json,
+    report_unused,
     setting,
     step_progress,
-    tell_unused,
     working,
 )
 from macrid.errors import SettingsError
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: str = typer.Argument(help="A prepared folder, or a name of the catalogue (macrid data list)."),
+    data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="The run to write."),
     model: str | None = typer.Option(
         None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae.", show_default=False
     ),
-    preset: str = typer.Option("best", help="best, or paper: Algorithm 1 as written. Other options win over it."),
+    preset: str = typer.Option("best", help="best, or paper: Algorithm 1 as written. Other options override it."),
     config: Path | None = typer.Option(
-        None, help="A JSON file with model, settings and training, such as tuning writes; options win over it."
+        None, help="A JSON file with model, settings and training, as written by tune; options override it."
     ),
     labels: Path | None = typer.Option(
         None,
-        help="A CSV or Parquet file about some items: a column of ids, 'concept' with the name of an item's group, and"
-        " any columns of numbers, each of which gets a dimension. Cells may be empty.",
+        help="A CSV or Parquet file about some items: an id column, 'concept' with the item's group, and any"
+        " numeric columns, each of which gets a dimension. Cells may be empty.",
         rich_help_panel=TRAINING,
     ),
     concepts: str | None = setting(MacridVAESettings, "concepts"),
@@ -90,16 +90,16 @@ def train(
     device: str | None = setting(TrainingSettings, "device"),
     baselines: bool = typer.Option(
         True,
-        help=f"Score popularity, and EASE up to {EASE_BASELINE_ITEMS:,} items, on the same users;"
+        help=f"Also score popularity and, up to {EASE_BASELINE_ITEMS:,} items, EASE on the same users;"
         " --no-baselines is faster.",
         rich_help_panel="Comparison",
         show_default=False,
     ),
-    resume: bool = typer.Option(False, "--resume", help="Go on where an interrupted training was."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a run that is there."),
+    resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing run."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Train a model, keep the weights of the best epoch, score it on the test users, and write a run.
+    """Train a model, keep the best epoch, score it on the test users, and write a run.
 
     Example: macrid train ml-1m --concepts 7 --out runs/ml-1m
 
@@ -124,7 +124,7 @@ def train(
         except KeyboardInterrupt:
             if display.phase in ("training", "scoring") and (out / TRAINING).is_dir():
                 words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
-                error_console.print(f"go on with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
+                error_console.print(f"continue with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
             raise
     if json:
         print_json({"run": str(out), **run.metrics})
@@ -134,7 +134,7 @@ def train(
 
 
 class Display(ExitStack):
-    """Shows on standard error what a training is doing: a bar or a spinner, and a line per epoch in a log file."""
+    """Shows progress on standard error: a bar or a spinner, and one line per epoch in a log file."""
 
     phase = ""
     _show: Any = None
@@ -148,7 +148,7 @@ class Display(ExitStack):
         if event.phase == "downloading":
             self._show(event.done, event.total)
         elif event.epoch is not None:
-            self._show(told=event.text)
+            self._show(status=event.text)
             if not error_console.is_terminal:
                 error_console.print(str(event.epoch), soft_wrap=True)
         elif event.phase == "training":
@@ -159,18 +159,15 @@ class Display(ExitStack):
         self.phase = event.phase
         if event.phase == "training":
             bar = self.enter_context(step_progress())
-            self._show = partial(bar.update, bar.add_task(event.text, total=None, told="starting"))
+            self._show = partial(bar.update, bar.add_task(event.text, total=None, status="starting"))
         else:
             shown = download_progress() if event.phase == "downloading" else working(event.text)
             self._show = self.enter_context(shown)
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Scores and how training went, for people."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in ("NDCG@100", "Recall@20", "Recall@50", "users"):
-        table.add_column(name, justify="right")
+    """Print scores and training facts."""
+    table = plain_table("NDCG@100", "Recall@20", "Recall@50", "users", first="")
     rows = {split: report[split] for split in ("validation", "test")}
     rows |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
     for name, scores in rows.items():
@@ -179,41 +176,40 @@ def print_report(report: dict[str, Any]) -> None:
         table.add_row(name, *cells, f"{scores['users']:,}")
     console.print(table)
     training = report["training"]
-    told = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
+    facts = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
     if "epochs" in training:
-        told.insert(0, f"best epoch {training['best_epoch']} of {training['epochs']}")
+        facts.insert(0, f"best epoch {training['best_epoch']} of {training['epochs']}")
     if training.get("effective_concepts") is not None:
-        told.append(f"{training['effective_concepts']:.1f} of {training['concepts']} concepts in use")
-    console.print(", ".join(told))
+        facts.append(f"{training['effective_concepts']:.1f} of {training['concepts']} concepts in use")
+    console.print(", ".join(facts))
     if training.get("best_epoch") is not None and training["best_epoch"] == training["epochs"]:
-        console.print("the last epoch was the best: it may get better with more (--epochs)", style="yellow")
+        console.print("the last epoch was the best; more epochs may help (--epochs)", style="yellow")
 
 
 def _recipe(model: str | None, config: Path | None) -> Recipe:
     recipe = Recipe(model or "macridvae") if config is None else Recipe.read(config)
     if model is not None and model.lower() != recipe.model.lower():
-        raise SettingsError(f"{config}: is for {recipe.model}, not for {model}; remove --model or give another file")
+        raise SettingsError(f"{config}: is for {recipe.model}, not {model}; remove --model or give another file")
     return recipe
 
 
 def _settings(recipe: Recipe, options: dict[str, Any]) -> dict[str, Any]:
-    """Those that were given; refuse what belongs to other models, and say what a model without epochs does not use."""
+    """The options set; refuses those of other models, and reports those a model without epochs ignores."""
     from macrid.models import model_class
 
-    name, own = recipe.model.lower(), model_settings(recipe.model)
-    for field in (field for other in MODELS.values() for field in given(other, options)):
-        if field not in own.model_fields:
-            its = flags(own.model_fields) or "none"
-            raise SettingsError(f"{flags([field])} is no setting of {name}; it has {its}")
-    settings, training = given(own, options), given(TrainingSettings, options)
+    name, kind = recipe.model.lower(), model_settings(recipe.model)
+    for field in (field for other in MODELS.values() for field in options_for(other, options)):
+        if field not in kind.model_fields:
+            raise SettingsError(f"{name} has no {flags([field])}; it has {flags(kind.model_fields) or 'no settings'}")
+    settings, training = options_for(kind, options), options_for(TrainingSettings, options)
     Recipe(name, settings, training).check()
     if not model_class(name).has_epochs:
-        tell_unused(name, recipe.training | training)
+        report_unused(name, recipe.training | training)
     return settings | training
 
 
 def example_command(model: Recommender, out: Path) -> str:
-    """A command to try next, ready to paste."""
+    """A command to try next."""
     import numpy as np
 
     favourites = [str(model.items[position]) for position in np.argsort(-model.popularity, kind="stable")[:3]]

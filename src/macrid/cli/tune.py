@@ -1,4 +1,4 @@
-"""macrid tune: search for the settings with which a model does best."""
+"""macrid tune: search for a model's best settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 
-from macrid.cli.common import console, error_console, given, load_split, print_json, setting, step_progress, tell_unused
+from macrid.cli.common import (
+    console,
+    error_console,
+    load_split,
+    options_for,
+    plain_table,
+    print_json,
+    report_unused,
+    setting,
+    step_progress,
+)
 from macrid.errors import MacridError, StudyError, first_line
 from macrid.settings import ADVANCED, TrainingSettings
 
@@ -24,13 +33,13 @@ BEST, DATABASE, HISTORY, IMPORTANCE = "best.json", "study.db", "history.png", "i
 
 
 def tune(
-    data: str = typer.Argument(help="A prepared folder, or a name of the catalogue (macrid data list)."),
-    out: Path = typer.Option(..., "--out", "-o", help="Where best.json, the study and its pictures go."),
+    data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
+    out: Path = typer.Option(..., "--out", "-o", help="Folder for best.json, the study and its plots."),
     model: str = typer.Option("macridvae", help="macridvae, multvae, multdae or ease."),
-    trials: int = typer.Option(200, help="How many the study shall have, those of earlier runs included."),
+    trials: int = typer.Option(200, help="Total trials, including earlier runs."),
     storage: str | None = typer.Option(
         None,
-        help="Address of a database that several machines share. Default: study.db in --out.",
+        help="URL of a database shared by several machines. Default: study.db in --out.",
         show_default=False,
         rich_help_panel=ADVANCED,
     ),
@@ -38,35 +47,35 @@ def tune(
         None, help="Name of the study. Default: DATA-MODEL.", show_default=False, rich_help_panel=ADVANCED
     ),
     jobs: int | None = typer.Option(
-        None, help="Trainings at once. Default: one per core, 16 at most.", show_default=False
+        None, help="Parallel trials. Default: one per core, at most 16.", show_default=False
     ),
     confirm: int = typer.Option(
         5,
-        help="So many of the best are trained with two more seeds; the best mean wins.",
+        help="Train this many of the best with two more seeds; the best mean wins.",
         rich_help_panel=ADVANCED,
     ),
-    fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Give a setting instead of searching it; repeatable."),
+    fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Fix a setting; repeatable."),
     epochs: int | None = setting(TrainingSettings, "epochs"),
     patience: int | None = setting(TrainingSettings, "patience"),
     seed: int | None = setting(TrainingSettings, "seed"),
     device: str | None = setting(TrainingSettings, "device"),
-    timeout: float | None = typer.Option(None, metavar="MINUTES", help="Begin no training after so many minutes."),
+    timeout: float | None = typer.Option(None, metavar="MINUTES", help="Start no new trial after this many minutes."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Search the paper's space for good settings, several trainings at once; the same command goes on.
+    """Search the paper's space for good settings, several trials in parallel. Rerun the same command to continue.
 
     Example: macrid tune ml-1m --trials 200 --out tuned/ml-1m
 
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
     """
-    training, fixed = given(TrainingSettings, locals()), _fixed(fix)
+    training, fixed = options_for(TrainingSettings, locals()), _fixed(fix)
     from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
 
     check_counts(trials, jobs, confirm, timeout)
     check_settings(model, fixed, training)
     if not model_class(model).has_epochs:
-        tell_unused(model, training)
+        report_unused(model, training)
         training = {name: training[name] for name in ("seed", "device") if name in training}
     name = study or f"{Path(data).resolve().name}-{model.lower()}"
     _check_folder(out, name, storage)
@@ -84,57 +93,58 @@ def tune(
         return
     _print_best(best)
     if progress.done < trials:
-        console.print(f"{progress.done} of {trials} trials; the same command goes on")
+        console.print(f"{progress.done} of {trials} trials; rerun the same command to continue")
     again = shlex.join(["macrid", "train", data, "--config", str(out / BEST), "--out", "RUN"])
-    console.print(f"{out / BEST}: ready; next: {again}", soft_wrap=True)
+    console.print(f"{out / BEST}: written; next: {again}", soft_wrap=True)
 
 
 def _fixed(texts: list[str]) -> dict[str, Any]:
-    """Settings from NAME=VALUE; a value is a number if it reads as one."""
+    """Settings from NAME=VALUE; values are read as JSON where they can be."""
     import json
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--fix")
+        name, value = name.strip().replace("-", "_"), value.strip()
         try:
-            found[name.strip().replace("-", "_")] = json.loads(value)
+            settings[name] = json.loads(value)
         except ValueError:
-            found[name.strip().replace("-", "_")] = value.strip()
-    return found
+            settings[name] = value
+    return settings
 
 
 def _database(out: Path) -> str:
     path = str(out / DATABASE)
     if any(letter in path for letter in "?{}"):
-        raise StudyError(f"{out}: a study cannot lie in a folder with one of ?{{}} in its name; choose another")
+        raise StudyError(f"{out}: the folder's name must not contain ?, {{ or }}; choose another")
     return f"sqlite:///{path}"
 
 
 def _check_folder(out: Path, name: str, storage: str | None) -> None:
-    """Refuse a folder in which something would be overwritten; before any work is done, and without any change."""
+    """Refuse a folder that holds something else, before any work is done."""
     import json
 
     if out.exists() and not out.is_dir():
-        raise StudyError(f"{out}: is a file; give the name of a folder")
+        raise StudyError(f"{out}: is a file; give a folder")
     best = out / BEST
     if best.exists():
         try:
             other = json.loads(best.read_text(encoding="utf-8"))["study"]
         except (OSError, ValueError, LookupError, TypeError):
-            raise StudyError(f"{best}: was not written by a search; move it away or give another --out") from None
+            raise StudyError(f"{best}: not written by a search; move it away or give another --out") from None
         if other != name:
             raise StudyError(f"{out}: holds the search '{other}', not '{name}'; give another --out")
     if storage is None:
         _database(out)
-        others = [found for found in _studies(out / DATABASE) if found != name]
+        others = [other for other in _studies(out / DATABASE) if other != name]
         if others:
             raise StudyError(f"{out}: holds the search '{others[0]}', not '{name}'; give another --out")
 
 
 def _studies(path: Path) -> list[str]:
-    """Names of the studies in a file of SQLite, which is only read."""
+    """Names of the studies in a SQLite file, opened read-only."""
     import sqlite3
 
     if not path.exists() or path.stat().st_size == 0:
@@ -148,7 +158,7 @@ def _studies(path: Path) -> list[str]:
 
 @contextmanager
 def _made(out: Path) -> Iterator[None]:
-    """Make a folder; if what follows fails and leaves it empty, no folder stays behind."""
+    """Create a folder; remove it again if what follows fails and leaves it empty."""
     import tempfile
 
     is_new = not out.exists()
@@ -167,18 +177,18 @@ def _made(out: Path) -> Iterator[None]:
 
 
 def _check_search(search: Search, out: Path) -> None:
-    """Say what is there already; refuse to write over files that are not of this study."""
-    there = [name for name in (BEST, HISTORY, IMPORTANCE) if (out / name).exists()]
+    """Report earlier trials; refuse to overwrite files of another study."""
+    existing = [name for name in (BEST, HISTORY, IMPORTANCE) if (out / name).exists()]
     known = search.progress(0).done
-    if there and not known:
-        raise StudyError(f"{out / there[0]}: is not of this study, which is new; move it away or give another --out")
+    if existing and not known:
+        raise StudyError(f"{out / existing[0]}: belongs to another study; move it away or give another --out")
     if known:
-        trials = "1 trial is" if known == 1 else f"{known} trials are"
-        error_console.print(f"{search.name}: going on, {trials} there", soft_wrap=True)
+        trials = f"{known} earlier trial{'s' * (known > 1)}"
+        error_console.print(f"{search.name}: continuing after {trials}", soft_wrap=True)
 
 
 def _keeper(path: Path) -> Callable[[Recipe | None], None]:
-    """Writes what is better than what it wrote before."""
+    """A function that writes each new best recipe."""
     kept: dict[str, Any] = {}
 
     def keep(best: Recipe | None) -> None:
@@ -196,31 +206,30 @@ def _going_on(search: Search) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         done = search.progress(0).done
-        error_console.print(f"{done} trials are done and kept; those that were running are tried again")
-        error_console.print(f"go on with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)
+        error_console.print(f"{done} trials are done and kept; interrupted ones will be repeated")
+        error_console.print(f"continue with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)
         raise
 
 
 @contextmanager
 def _display(trials: int, keep: Callable[[Recipe | None], None]) -> Iterator[Callable[[Progress], None]]:
-    """A bar, or in a log file a line for every new best, which is kept."""
-    told: set[int] = set()
+    """A callback that keeps each new best and shows a bar, or one line per new best in a log file."""
+    announced: set[int] = set()
     with step_progress() as bars:
-        bar = bars.add_task(f"trial 0/{trials}", total=trials, told="starting")
+        bar = bars.add_task(f"trial 0/{trials}", total=trials, status="starting")
 
         def show(progress: Progress) -> None:
             keep(progress.best)
             score = "–" if progress.best is None else f"{progress.best.about['score']:.4f}"
             counts = f"{progress.pruned} pruned, {progress.failed} failed, best {score}"
             if progress.unconfirmed:
-                bars.update(bar, description="confirming", told=f"{progress.unconfirmed} trainings left, best {score}")
+                bars.update(bar, description="confirming", status=f"{progress.unconfirmed} runs left, best {score}")
             else:
                 done = f"trial {progress.done}/{trials}"
-                bars.update(
-                    bar, description=done, completed=progress.done, told=f"{progress.running} running, {counts}"
-                )
-            if progress.best is not None and progress.best.about["trial"] not in told:
-                told.add(progress.best.about["trial"])
+                status = f"{progress.running} running, {counts}"
+                bars.update(bar, description=done, completed=progress.done, status=status)
+            if progress.best is not None and progress.best.about["trial"] not in announced:
+                announced.add(progress.best.about["trial"])
                 if not error_console.is_terminal:
                     best = f"trial {progress.best.about['trial']} is the best"
                     error_console.print(f"{progress.done}/{trials}: {best}, {counts}", soft_wrap=True)
@@ -234,13 +243,13 @@ def _draw(search: Search, out: Path, best: Recipe) -> None:
     from macrid.tuning import plots
 
     if find_spec("matplotlib") is None:
-        error_console.print("pictures need matplotlib; install it with `pip install 'macrid[plot]'`", soft_wrap=True)
+        error_console.print("plots need matplotlib; install it with `pip install 'macrid[plot]'`", soft_wrap=True)
         return
     plots.draw_history(search.study, out / HISTORY, best)
     try:
         plots.draw_importance(search.study, out / IMPORTANCE)
     except MacridError as error:
-        error_console.print(f"{out / IMPORTANCE}: left out, {error}", soft_wrap=True)
+        error_console.print(f"{out / IMPORTANCE}: skipped; {error}", soft_wrap=True)
 
 
 def _print_json(search: Search, progress: Progress, out: Path) -> None:
@@ -254,15 +263,12 @@ def _print_json(search: Search, progress: Progress, out: Path) -> None:
 
 
 def _print_best(best: Recipe) -> None:
-    """Settings and scores, for people."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("setting")
-    table.add_column(best.model, justify="right")
+    table = plain_table(best.model, first="setting")
     for name, value in {**best.settings, **best.training}.items():
         table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
     console.print(table)
     scores = best.about.get("scores", [best.about["score"]])
     seeds = [best.training["seed"] + more for more in range(len(scores))]
-    told = ", ".join(f"{score:.4f} (seed {seed})" for score, seed in zip(scores, seeds, strict=True))
+    listed = ", ".join(f"{score:.4f} (seed {seed})" for score, seed in zip(scores, seeds, strict=True))
     mean = f"; mean {sum(scores) / len(scores):.4f}" if len(scores) > 1 else ""
-    console.print(f"validation NDCG@100 of trial {best.about['trial']}: {told}{mean}", soft_wrap=True)
+    console.print(f"validation NDCG@100 of trial {best.about['trial']}: {listed}{mean}", soft_wrap=True)

@@ -1,1 +1,1 @@
-"""What people do with a trained model: walk from item to item, and move what is recommended."""
+"""Recommend, steer, traverse and explain with a trained model."""

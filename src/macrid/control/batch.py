@@ -1,4 +1,4 @@
-"""Recommendations for many users at once, as a table."""
+"""Recommendations for many users, as a table."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def recommend_many(
 ) -> Any:
     """n items for every user, one row per user and rank: user, rank, item, score, concept, title.
 
-    source: `Interactions`; a file or frame of events; a scipy CSR of users × items of the model; {user: items}; or a
-        list of histories, whose users are numbered from 0.
+    source: `Interactions`; a file or frame of events; a scipy CSR of users × the model's items; {user: items}; or a
+        list of histories, for users numbered from 0.
     exclude_seen, include, exclude: as for `model.recommend`.
     user, item, rating: columns of a file or frame, as for `Interactions.read`.
-    min_rating: items rated lower are no part of a history, but seen; by default that of the training, if any.
-    as_: a `pyarrow.Table`, or a frame of "pandas" or "polars". progress: called with (users done, users).
-    Users of whom no item is known, or with fewer than n items left, are left out and named in a `LeftOutWarning`.
+    min_rating: items rated lower count as seen but not as history; by default the training's, if any.
+    as_: "arrow", "pandas" or "polars". progress: called with (users done, users in total).
+    Users with no known item, or with fewer than n items left, are left out and named in a `LeftOutWarning`.
     """
     model.check_fitted()
     columns = {"user": user, "item": item, "rating": rating, "min_rating": min_rating}
@@ -54,7 +54,7 @@ def recommend_many(
     candidates = model.candidates(include, exclude)
     chosen = _answerable(model, users, n, exclude_seen, candidates)
     if len(users.users) and not len(chosen):
-        raise RequestError(f"{name}: there is no user to recommend {n} items for; {model.id_hint()}")
+        raise RequestError(f"{name}: no user can get {n} items; {model.id_hint()}")
     positions, scores = [np.zeros((0, n), np.int64)], [np.zeros((0, n), np.float32)]
     for start in range(0, len(chosen), USERS_AT_ONCE):
         batch = chosen[start : start + USERS_AT_ONCE]
@@ -76,7 +76,7 @@ def recommend_many(
 def _answerable(
     model: Recommender, users: UserHistories, n: int, exclude_seen: bool, candidates: np.ndarray | None
 ) -> np.ndarray:
-    """Positions of the users who get recommendations; the others are named."""
+    """Positions of the users who get recommendations; warns about the others."""
     model.check_enough(n, n)
     allowed = np.ones(len(model.items)) if candidates is None else candidates.astype(float)
     left = allowed.sum() - (users.seen @ allowed if exclude_seen else np.zeros(len(users.users)))

@@ -1,5 +1,5 @@
-"""One engine for all recommendations: a question (who, how many, what may be chosen, which moves, one concept or all)
-and an answer (items, scores, what changed and why), answered many at a time."""
+"""One engine for all recommendations: questions (history, n, candidates, moves, one concept or all) and their answers
+(items, scores, what changed and why), many at a time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from macrid.control.state import Effect, Ranking, State
 from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender
 
-SHORT = 128  # items: lists so short are not ranked as deep as longer ones
-LISTS_KEPT = 256  # lists without moves, to compare with
+SHORT = 128  # items; shorter lists are ranked apart from longer ones, and less deep
+LISTS_KEPT = 256  # unmoved lists, kept for comparison
 T = TypeVar("T", bound=Hashable)
 
 
@@ -30,28 +30,28 @@ class Question:
     history: np.ndarray
     n: int
     hidden: np.ndarray
-    """What must not be chosen."""
+    """Must not be chosen."""
     allowed: np.ndarray | None = None
-    """(items,) True where an item may be chosen; all may if None."""
+    """(items,) whether an item may be chosen; None allows all."""
     moves: tuple[Move, ...] = ()
     bounded: bool = True
-    """Moves go only as far as real users do."""
+    """Limit moves to the range of real users."""
     concept: int | None = None
-    """List items of this concept only, fewer than n where it has fewer."""
+    """Only items of this concept; fewer than n if it has fewer."""
     by_concept: bool = False
     """Also the best items of every concept."""
     shares: bool = False
-    """Also the shares of concepts, even if nothing else asks for concepts."""
+    """Also the shares of concepts, even without moves."""
 
     @property
     def is_stateful(self) -> bool:
-        """Whether it needs a user's components, not only a list."""
+        """Whether the answer needs the user's components."""
         return bool(self.moves) or self.concept is not None or self.by_concept or self.shares
 
 
 @dataclass(frozen=True)
 class Change(Generic[T]):
-    """An item in another place than before; places count from 1, None is not in the list."""
+    """An item whose rank changed; ranks start at 1, and None is not in the list."""
 
     item: T
     before: int | None
@@ -60,38 +60,36 @@ class Change(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What is recommended, and what led to it."""
-
     ranking: Ranking
     before: Ranking | None = None
-    """Without the moves, if there are some."""
+    """Without the moves, if any."""
     moves: tuple[Move, ...] = ()
     """As they were applied."""
     effects: tuple[Effect, ...] = ()
     shares: np.ndarray | None = None
-    """(concepts,) of what is recommended; not for a plain list."""
+    """(concepts,) of the recommendations; None for a plain list."""
     of_concepts: dict[int, Ranking] = field(default_factory=dict)
-    """With `by_concept`, the largest share first."""
+    """With `by_concept`, largest share first."""
     of_concepts_before: dict[int, Ranking] = field(default_factory=dict)
-    """Without the moves, if there are some."""
+    """Without the moves, if any."""
     warnings: tuple[str, ...] = ()
 
 
 def changes(before: Sequence[T], after: Sequence[T]) -> dict[str, list[Change[T]]]:
-    """How one list differs from another: what came in, went out, went up or down."""
-    was = {item: place for place, item in enumerate(before, start=1)}
-    now = {item: place for place, item in enumerate(after, start=1)}
+    """What came in, went out, moved up or moved down between two lists."""
+    old = {item: rank for rank, item in enumerate(before, start=1)}
+    new = {item: rank for rank, item in enumerate(after, start=1)}
     kinds: dict[str, list[Change[T]]] = {"in": [], "out": [], "up": [], "down": []}
-    for item, place in now.items():
-        if was.get(item) != place:
-            kind = "in" if item not in was else "up" if place < was[item] else "down"
-            kinds[kind].append(Change(item, was.get(item), place))
-    kinds["out"] = [Change(item, place, None) for item, place in was.items() if item not in now]
+    for item, rank in new.items():
+        if old.get(item) != rank:
+            kind = "in" if item not in old else "up" if rank < old[item] else "down"
+            kinds[kind].append(Change(item, old.get(item), rank))
+    kinds["out"] = [Change(item, rank, None) for item, rank in old.items() if item not in new]
     return kinds
 
 
 class Engine:
-    """Answers questions to one model, with or without concepts; from several threads, too."""
+    """Answers questions about one model, with or without concepts. Thread-safe."""
 
     def __init__(self, model: Recommender) -> None:
         self.model = model
@@ -99,7 +97,7 @@ class Engine:
         self._lock = Lock()
 
     def ask(self, question: Question) -> Answer:
-        """The answer to one question, or its error."""
+        """Answer one question, or raise its error."""
         (answer,) = self.answer([question])
         if isinstance(answer, Exception):
             raise answer
@@ -107,9 +105,9 @@ class Engine:
 
     @torch.no_grad()
     def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
-        """In their order; what is wrong with one question is the answer to that one only."""
+        """In order; an error is the answer to its own question only."""
         answers: dict[int, Answer | Exception] = {}
-        groups: dict[tuple[int, bool], list[int]] = {}  # that are ranked together
+        groups: dict[tuple[int, bool], list[int]] = {}  # ranked together
         stateful = [at for at, question in enumerate(questions) if question.is_stateful]
         for at, question in enumerate(questions):
             if not question.is_stateful:
@@ -121,7 +119,7 @@ class Engine:
         return [answers[at] for at in range(len(questions))]
 
     def _ranked(self, questions: Sequence[Question]) -> list[Answer | Exception]:
-        """Of questions without moves and with the same `allowed`."""
+        """For questions without moves and with the same `allowed`."""
         model, allowed = self.model, questions[0].allowed
         hidden = model.matrix([question.hidden for question in questions])
         left = model.items_left(hidden, allowed).tolist()
@@ -147,7 +145,7 @@ class Engine:
         for question, start in zip(questions, components, strict=True):
             try:
                 yield self._steer(question, State.of(space, start))
-            except Exception as error:  # whatever it is, it belongs to this question
+            except Exception as error:  # any error belongs to this question alone
                 yield error
 
     def _steer(self, question: Question, start: State) -> Answer:
@@ -171,7 +169,7 @@ class Engine:
         )
 
     def _before(self, question: Question, start: State, concept: int | None) -> Ranking:
-        """The list without moves, which is the same for every move that somebody tries."""
+        """The unmoved list, cached: it is the same for every move a user tries."""
         q = question
         chosen = None if q.allowed is None else blake2b(q.allowed.tobytes()).digest()
         key = start.space.version, q.history.tobytes(), q.n, q.hidden.tobytes(), chosen, concept

@@ -1,4 +1,4 @@
-"""Moves that were stored, in a link or elsewhere, made again: as they were, carried over by name, or left out."""
+"""Stored moves, such as those in a link, applied again: as they were, carried over by name, or left out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from macrid.errors import RequestError
 
 
 def carried_over(space: Space, moves: Sequence[Move], is_same_run: bool) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """The moves that can be made, and what has to be said about those that cannot be made as they were.
+    """The moves that apply, and warnings about those changed or left out.
 
-    is_same_run: they were made with these weights, be it along other axes. In another run numbers of concepts and
-    dimensions mean something else, so only names and known axes count.
+    is_same_run: the moves were made with these weights, perhaps along other axes. In another run, the numbers of
+    concepts and dimensions mean something else, so only names and known axes count.
     """
     kept, warnings = [], []
     for move in moves:
@@ -36,7 +36,7 @@ def carried_over(space: Space, moves: Sequence[Move], is_same_run: bool) -> tupl
 
 
 def _carried(space: Space, move: Move, is_same_run: bool) -> Move:
-    """As it is meant in this run; a `RequestError` if that cannot be known."""
+    """The same move in this run; a `RequestError` if it cannot be identified."""
     if not is_same_run and _has_axis(space, move, is_same_run):
         return move
     if isinstance(move.concept, int) and not is_same_run:
@@ -58,7 +58,7 @@ def _carried(space: Space, move: Move, is_same_run: bool) -> Move:
 
 
 def _has_axis(space: Space, move: Move, is_same_run: bool) -> bool:
-    """Whether the axis of a move is there; the original ones look the same in every run and tell nothing of another."""
+    """Whether a move's axis exists here; original axes look alike in every run, so they match in the same run only."""
     if move.axis is None or move.concept is None or not isinstance(move.dimension, int | np.integer):
         return False
     try:

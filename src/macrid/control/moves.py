@@ -1,10 +1,10 @@
-"""Moves: what a person changes about a user, in a form that can be stored and sent back.
+"""Moves: changes to a user, in a form that can be stored and sent.
 
-{"concept": 2, "dimension": 3, "to": 0.4}        a coordinate of the component to a value
-{"concept": 2, "dimension": 3, "by": -0.1}       a coordinate by an amount
-{"towards": "year", "amount": 0.5}               along an attribute, in every concept that tells it; −0.5 leads away
+{"concept": 2, "dimension": 3, "to": 0.4}        set a coordinate of the component
+{"concept": 2, "dimension": 3, "by": -0.1}       change a coordinate by an amount
+{"towards": "year", "amount": 0.5}               along an attribute, in every concept that predicts it; −0.5 leads away
 {"concept": 2, "towards": "size", "amount": 1}   in one concept only
-{"concept": 2, "share": 0.6}                     how much of what is recommended comes from a concept
+{"concept": 2, "share": 0.6}                     a concept's share of the recommendations
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ class Move:
     """One change. Exactly one of `to`, `by`, `amount` and `share` says how far."""
 
     concept: int | str | None = None
-    """A number, or the name of a concept."""
+    """Number or name."""
     dimension: int | str | None = None
-    """A number, or the name of a dimension."""
+    """Number or name."""
     to: float | None = None
     by: float | None = None
     towards: str | None = None
     """The name of an attribute, such as "year" or "genres: Comedy"."""
     amount: float | None = None
-    """1 is half of the range seen in real users; negative amounts lead away."""
+    """1 is half the range of real users; negative amounts lead away."""
     share: float | None = None
     axis: str | None = None
-    """Fingerprint of the axis of a numbered dimension. `steer` adds it, so a stored move means the same when axes are
-    turned."""
+    """Fingerprint of a numbered dimension's axis. `steer` adds it: a stored move keeps its meaning when axes turn."""
     name: str | None = None
-    """Name of a numbered dimension. `steer` adds both names, so a stored move can be carried over to another run."""
+    """Of a numbered dimension. `steer` adds both names: a stored move can be carried over to another run."""
     concept_name: str | None = None
-    """Name of a numbered concept."""
+    """Of a numbered concept."""
 
     def __post_init__(self) -> None:
         for name in ("to", "by", "amount", "share"):
@@ -64,13 +63,13 @@ class Move:
             raise RequestError(f"a move is one of {SHAPES}; this one is {self.as_json() or 'empty'}")
 
     def as_json(self) -> dict[str, Any]:
-        """Only what was given."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        """Without the fields that are None."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in fields.items()}
 
     @classmethod
     def read(cls, value: Move | Mapping[str, Any]) -> Self | Move:
-        """From what `as_json` returned."""
+        """The inverse of `as_json`."""
         if isinstance(value, Move):
             return value
         if not isinstance(value, Mapping):

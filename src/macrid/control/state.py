@@ -1,11 +1,11 @@
-"""A user between moves: a component for every concept, and how much each concept counts.
+"""A user between moves: a component per concept, and each concept's weight.
 
-A component has length 1 where only directions matter. Setting its coordinate along an axis e to v turns it in the plane
-of itself and e, and leaves the proportions of everything else:
+Where only directions matter, a component has length 1. Setting its coordinate along an axis e to v rotates it in the
+plane of itself and e, and keeps the proportions of everything else:
 
     z' = v · e + sqrt(1 − v²) · (z − (z·e) e) / |z − (z·e) e|
 
-A concept's share is the part of the recommended probability that comes from it, Z_k / Z with
+A concept's share is the part of the total probability that comes from it, Z_k / Z with
 Z_k = sum_i c_ik exp(z_k · h_i / tau); changing it multiplies the concept's terms by a common factor.
 """
 
@@ -26,23 +26,23 @@ from macrid.control.moves import Move
 from macrid.errors import RequestError
 from macrid.ops.topk import best_of
 
-FURTHEST = 1 - 1e-6  # of a coordinate of unit vectors: at 1 nothing would be left of all others to come back to
+FURTHEST = 1 - 1e-6  # largest coordinate of a unit vector: at 1 the others would be lost
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a move did to one component, or to the share of one concept."""
+    """What a move did to one component or one concept's share."""
 
     concept: int
     dimension: int | None
-    """None for a share, and for an attribute that is not on an axis."""
+    """None for a share, or an attribute off the axes."""
     before: float
     after: float
     low: float | None = None
-    """The range seen in real users, where it is known."""
+    """The range of real users, if known."""
     high: float | None = None
     name: str | None = None
-    """Of the dimension or attribute, where it has one."""
+    """Of the dimension or attribute, if any."""
 
     @property
     def is_share(self) -> bool:
@@ -69,14 +69,12 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """A user after some moves."""
-
     state: State
     moves: tuple[Move, ...] = ()
-    """With the axes that they went along, and their names."""
+    """With their axes and names."""
     effects: tuple[Effect, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Where more was asked for than real users have."""
+    """About moves beyond the range of real users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +85,14 @@ class State:
     components: Tensor
     """(concepts, dim)"""
     weights: Tensor
-    """(concepts,) log of what the terms of each concept are multiplied by."""
+    """(concepts,) log of the factor on each concept's terms."""
 
     @classmethod
     def of(cls, space: Space, components: np.ndarray) -> State:
         return cls(space, torch.from_numpy(components), torch.zeros(len(components)))
 
     def after(self, moves: Sequence[Move], bounded: bool = True) -> Moved:
-        """After moves, one by one; bounded: they go only as far as real users do."""
+        """Apply moves in order; bounded: within the range of real users."""
         state, applied, effects, warnings = self, [], [], []
         for move in moves:
             concept = None if move.concept is None else self.space.concept_number(move.concept)
@@ -128,13 +126,13 @@ class State:
         return replace(self, components=components), effects, _range_warning(beyond, bounded) if beyond else None
 
     def _with_share(self, concept: int, share: float) -> tuple[State, Effect]:
-        """Factors such that the concept has this share of the probability, the others keeping their proportions."""
+        """Give a concept this share of the probability; the others keep their proportions."""
         log_z = self.log_sums.double().cpu()
         others = log_z[torch.arange(len(log_z)) != concept].logsumexp(dim=0)
         if log_z[concept].isinf() or others.isinf():
             some = "no" if log_z[concept].isinf() else "every"
             raise RequestError(f"{some} item belongs to concept {concept}; its share cannot change")
-        share = min(max(share, 1e-6), 1 - 1e-6)  # nothing is left out for good: a list may be longer than a concept
+        share = min(max(share, 1e-6), 1 - 1e-6)  # keep every item: a list may be longer than a concept
         weights = self.weights.clone()
         weights[concept] += float(np.log(share / (1 - share)) + others - log_z[concept])
         moved = replace(self, weights=weights)
@@ -150,7 +148,7 @@ class State:
 
     @cached_property
     def log_sums(self) -> Tensor:
-        """log Z_k, the concept's factor included: (concepts,)."""
+        """log Z_k, with the concept's factor: (concepts,)."""
         return self.terms.logsumexp(dim=1) + self.weights.to(self.terms.device)
 
     def shares(self) -> Tensor:
@@ -158,7 +156,7 @@ class State:
         return torch.softmax(self.log_sums, dim=0).cpu()
 
     def best(self, n: int, hidden: np.ndarray, allowed: np.ndarray | None, concept: int | None = None) -> Ranking:
-        """The n best items, of all or of one concept; fewer where fewer are left."""
+        """The n best items, of all or of one concept; fewer if fewer are left."""
         may = np.ones(len(self.space.items), dtype=bool) if allowed is None else allowed.copy()
         may[hidden] = False
         terms, device = self.terms, self.terms.device
@@ -176,7 +174,7 @@ class State:
 
 
 def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:
-    """Components (…, dim) with their coordinate along an axis (dim,) set to a value; of length 1 if they have to be."""
+    """Components (…, dim) with their coordinate along an axis (dim,) set to a value; is_unit: keep their length 1."""
     rest = component - (component @ axis)[..., None] * axis
     value = np.asarray(value)[..., None]
     if is_unit:
@@ -193,14 +191,14 @@ def _directions(space: Space, move: Move, concept: int | None) -> list[Direction
 
 
 def _with_concept_name(space: Space, move: Move, concept: int | None) -> Move:
-    """A move in a numbered concept remembers the concept's name."""
+    """Add the name of a numbered concept."""
     if concept is None or isinstance(move.concept, str) or move.concept_name is not None:
         return move
     return replace(move, concept_name=space.meaning.concept_name(concept))
 
 
 def _identified(move: Move, directions: Sequence[Direction]) -> Move:
-    """A move along a numbered dimension remembers which axis that was, and its name."""
+    """Add the axis and name of a numbered dimension."""
     if move.towards is not None or isinstance(move.dimension, str):
         return move
     (direction,) = directions
@@ -209,7 +207,6 @@ def _identified(move: Move, directions: Sequence[Direction]) -> Move:
 
 
 def _target(move: Move, direction: Direction, before: float) -> float:
-    """The coordinate that a move asks for."""
     if move.to is not None:
         return float(move.to)
     if move.by is not None:
@@ -219,7 +216,7 @@ def _target(move: Move, direction: Direction, before: float) -> float:
 
 
 def _reachable(target: float, before: float, direction: Direction, bounded: bool, is_unit: bool) -> float:
-    """As far as a move may go: `to`, `by` and `towards` all stop at the range of real users, and at length 1."""
+    """The target within limits: `to`, `by` and `towards` all stop at the range of real users, and at length 1."""
     if bounded and direction.low is not None and direction.high is not None:
         target = float(np.clip(target, min(direction.low, before), max(direction.high, before)))
     if not is_unit and abs(target) > float(np.finfo(np.float32).max):
@@ -229,13 +226,13 @@ def _reachable(target: float, before: float, direction: Direction, bounded: bool
 
 def _range_warning(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> str:
     direction, target, value = beyond[0]
-    others = f", and so for {len(beyond) - 1} more" if len(beyond) > 1 else ""
+    others = f", and {len(beyond) - 1} more likewise" if len(beyond) > 1 else ""
     if direction.low is None:
-        return f"{target:.2f} is beyond {direction}, which ends at ±1; moved to {value:.2f}{others}"
-    done = f"moved to {value:.2f}, as far as they go" if bounded else "moved there all the same"
+        return f"{target:.2f} is beyond ±1, the limit of {direction}; moved to {value:.2f}{others}"
+    done = f"moved to {value:.2f}" if bounded else "moved there anyway"
     if not bounded and abs(target) > 1 and abs(value) <= 1:
-        done = f"moved to {value:.2f}, where it ends"
+        done = f"moved to {value:.2f}, the limit"
     return (
-        f"{target:.2f} is beyond what real users have in {direction} ({direction.low:.2f} to {direction.high:.2f});"
+        f"{target:.2f} is beyond the range of real users in {direction} ({direction.low:.2f} to {direction.high:.2f});"
         f" {done}{others}"
     )

@@ -1,4 +1,4 @@
-"""Steering: move what a user is after along a dimension, an attribute or between concepts, and recommend again."""
+"""Steering: move a user along a dimension, an attribute or between concepts, and recommend again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from macrid.models.base import Recommendations, Recommender
 
 @dataclass(frozen=True)
 class Change:
-    """An item that is in another place than before; places count from 1, None is not in the list."""
+    """An item whose rank changed; ranks start at 1, and None is not in the list."""
 
     id: Id
     title: str | None
@@ -31,19 +31,19 @@ class Change:
 
 @dataclass(frozen=True)
 class Steered(Recommendations):
-    """Recommendations after some moves, and what the moves changed."""
+    """Recommendations after moves, and what the moves changed."""
 
     before: Recommendations = field(default_factory=lambda: Recommendations(()))
-    """What was recommended without any move."""
+    """Without any move."""
     moves: tuple[Move, ...] = ()
     effects: tuple[Effect, ...] = ()
     shares: tuple[float, ...] = ()
-    """(concepts,) how much of the recommended probability comes from each."""
-    asked: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """(concepts,) of the total probability."""
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def moved(self) -> dict[str, list[Change]]:
-        """Items that came in, went out, went up or down."""
+        """Items that came in, went out, moved up or moved down."""
         titles = {item.id: item.title for item in (*self.before, *self.items)}
         return {
             kind: [Change(change.item, titles[change.item], change.before, change.after) for change in group]
@@ -51,14 +51,14 @@ class Steered(Recommendations):
         }
 
     def steer(self, **move: Any) -> Steered:
-        """One more move after those so far."""
-        return steer(**{**self.asked, "moves": (*self.moves, Move(**move))})
+        """Add a move."""
+        return steer(**{**self.request, "moves": (*self.moves, Move(**move))})
 
     def undo(self, count: int = 1) -> Steered:
-        """Without the last moves."""
+        """Drop the last moves."""
         if not 1 <= count <= len(self.moves):
-            raise RequestError(f"undo {count}; there are {len(self.moves)} moves to undo")
-        return steer(**{**self.asked, "moves": self.moves[: len(self.moves) - count]})
+            raise RequestError(f"cannot undo {count} of {len(self.moves)} moves")
+        return steer(**{**self.request, "moves": self.moves[: len(self.moves) - count]})
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -83,12 +83,11 @@ def steer(
     bounded: bool = True,
     **move: Any,
 ) -> Steered:
-    """Recommend n items for a history after some moves, and tell what they changed.
+    """Recommend n items for a history after some moves, with what the moves changed.
 
-    moves: one after the other, as `Move` or as its JSON. move: one more of them, by its fields: concept=2,
-    dimension=3, to=0.4. The same moves, sent again, give the same list; fewer of them undo the others.
-    bounded: go only as far as real users do, with a `RangeWarning` where more was asked for; False goes all the way,
-    with the same warning.
+    moves: applied in order, as `Move` or its JSON; the same moves always give the same list.
+    move: one more, by its fields: concept=2, dimension=3, to=0.4.
+    bounded: stop at the range of real users. Moves beyond it give a `RangeWarning` either way.
     """
     moves = tuple(Move.read(value) for value in moves) + ((Move(**_checked(move)),) if move else ())
     space_of(model)
@@ -103,11 +102,11 @@ def steer(
         Recommendations(model.describe(ranking.positions, ranking.scores), tuple(unknown))
         for ranking in (answer.ranking, answer.before or answer.ranking)
     )
-    asked = {"model": model, "history": history, "n": n, "exclude_seen": exclude_seen, "include": include,
+    request = {"model": model, "history": history, "n": n, "exclude_seen": exclude_seen, "include": include,
              "exclude": exclude, "bounded": bounded}  # fmt: skip
     assert answer.shares is not None
     shares = tuple(answer.shares.tolist())
-    return Steered(after.items, after.unknown, before, answer.moves, answer.effects, shares, asked)
+    return Steered(after.items, after.unknown, before, answer.moves, answer.effects, shares, request)
 
 
 def _checked(move: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -118,5 +117,5 @@ def _checked(move: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _listed(ids: Any) -> Any:
-    """To be gone through more than once; what is no list of ids is told of where they are looked up."""
+    """Iterators as lists, to be read more than once; anything else is checked at lookup."""
     return list(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else ids

@@ -18,12 +18,10 @@ from macrid.models.base import Recommender
 
 @dataclass(frozen=True)
 class Stop:
-    """One item of a traversal."""
-
     id: Id
     title: str | None
     value: float
-    """Its coordinate."""
+    """The item's coordinate."""
     is_start: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -32,19 +30,19 @@ class Stop:
 
 @dataclass(frozen=True)
 class Traversal:
-    """Items by growing coordinate, alike in everything else as far as there are such items."""
+    """Items by increasing coordinate, otherwise as alike as possible."""
 
     concept: int
     dimension: int
     low: float
-    """Below this, another prototype becomes the closest; or, if it is open, items do not reach further."""
+    """Below this, another prototype is closer; or, if open, there are no items."""
     high: float
     is_open: tuple[bool, bool]
     items: tuple[Stop, ...]
     steps: int
-    """How many were asked for; there are fewer items where the concept has fewer in the range."""
+    """Requested; there are fewer items if the range has fewer."""
     start: float
-    """The coordinate it began from."""
+    """The starting coordinate."""
     name: str | None = None
     """Of the dimension."""
 
@@ -81,67 +79,66 @@ def traverse(
     width: int = WIDTH,
     keep_start: bool = False,
 ) -> Traversal:
-    """Walk along a dimension from an item, or from the component of a history in a concept.
+    """Walk along a dimension from an item, or from a history's component in a concept.
 
-    dimension: a number, or a name that the concept's dimensions have, along the axes in use.
-    steps: how many items at most; one from each of so many subranges of about equally many items.
-    min_users: choose among items that at least so many users had in training, and the start; of rarer ones a model
-    knows little, so that they look alike.
-    gamma: how much it counts that the items are like each other, against that they are like the start.
+    dimension: number or name, along the axes in use.
+    steps: at most this many items, one from each of as many subranges with about equally many items.
+    min_users: choose among items that at least this many users had in training, and the start. Models know little
+    about rarer items, so these look alike.
+    gamma: weight of the items' similarity to each other, relative to their similarity to the start.
     width: of the beam; wider is slower and better.
-    keep_start: have the item itself among the items in any case, which the objective alone does not promise.
-    Where no other prototype becomes closer as far as items reach, an end of the range is open, and given as the
-    furthest item. The item itself is nearly always the best of its subrange. A component that is closer to the
-    prototype of another concept than to its own, as where a history says little about a concept, walks over all items
-    of its concept. A component whose concept has no item in the range is an error.
+    keep_start: always include the item itself; without it, the item is nearly always the best of its subrange.
+    An end of the range is open, and given as the furthest item, if no other prototype becomes closer within reach of
+    the items. A component closer to another concept's prototype than to its own, as when a history says little about
+    a concept, walks over all items of its concept. An empty range is an error.
     """
     space = space_of(model)
     if (item is None) == (history is None):
-        raise RequestError("start from an item, or from a history and a concept: give one of them")
+        raise RequestError("give an item, or a history and a concept, to start from")
     if dimension is None:
         raise RequestError(f"give a dimension: a number from 0 to {space.dim - 1}, or a name")
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise RequestError(f"steps is {steps!r}; ask for a whole number of items, at least 1")
+        raise RequestError(f"steps is {steps!r}; give a whole number, at least 1")
     position = -1
     if item is not None:
         if concept is not None:
-            raise RequestError("an item has a concept already; give a concept with a history only")
+            raise RequestError("an item has its own concept; give a concept only with a history")
         (position,) = model.positions([item], "item")
         vector, concept = space.items[position], int(space.concept_of[position])
     else:
         if concept is None:
-            raise RequestError(f"a history has a component in each concept; give one, from 0 to {space.concepts - 1}")
+            raise RequestError(f"a history needs a concept: a number from 0 to {space.concepts - 1}, or a name")
         concept = space.concept_number(concept)
         known, _ = model.lookup(history or [])
         vector = space.components(model.matrix([known]))[0, concept]
     direction = along(space, concept, dimension)
     assert direction.dimension is not None
-    own, axes, turned = space.members(concept), space.axes(concept), space.turned(concept)
+    members, axes, turned = space.members(concept), space.axes(concept), space.turned(concept)
     if min_users:
-        enough = (model.popularity[own] >= min_users) | (own == position)
-        own, turned = own[enough], turned[enough]
-        if not len(own):
-            raise RequestError(f"no item of concept {concept} was had by {min_users} users; ask for fewer")
+        enough = (model.popularity[members] >= min_users) | (members == position)
+        members, turned = members[enough], turned[enough]
+        if not len(members):
+            raise RequestError(f"no item of concept {concept} has {min_users} users; lower min_users")
     prototypes = space.prototypes
     if closest_prototype(vector, prototypes) != concept:
         prototypes = prototypes[[concept]]
-    found = walk(
+    path = walk(
         axes @ vector, direction.dimension, turned, prototypes @ axes.T, steps=steps, gamma=gamma,
         temperature=model.settings.temperature, width=width, limit=0.0,
-        keep=int(np.searchsorted(own, position)) if keep_start and item is not None else None,
+        keep=int(np.searchsorted(members, position)) if keep_start and item is not None else None,
     )  # fmt: skip
-    if not len(found.positions):
+    if not len(path.positions):
         raise RequestError(
-            f"concept {concept} has no item with dimension {direction.dimension} between {found.low:.2f} and"
-            f" {found.high:.2f}; start from an item, or choose another dimension"
+            f"concept {concept} has no item with dimension {direction.dimension} between {path.low:.2f} and"
+            f" {path.high:.2f}; start from an item, or choose another dimension"
         )
     here, reach = float(direction.vector @ vector), turned[:, direction.dimension]
-    low = min(here, float(reach.min())) if found.open_low else found.low
-    high = max(here, float(reach.max())) if found.open_high else found.high
-    chosen = own[found.positions]
-    told = model.describe(chosen, found.values)
+    low = min(here, float(reach.min())) if path.open_low else path.low
+    high = max(here, float(reach.max())) if path.open_high else path.high
+    chosen = members[path.positions]
     stops = tuple(
-        Stop(entry.id, entry.title, entry.score, bool(at == position)) for entry, at in zip(told, chosen, strict=True)
+        Stop(entry.id, entry.title, entry.score, bool(at == position))
+        for entry, at in zip(model.describe(chosen, path.values), chosen, strict=True)
     )
-    is_open = found.open_low, found.open_high
+    is_open = path.open_low, path.open_high
     return Traversal(concept, direction.dimension, low, high, is_open, stops, int(steps), here, direction.name)

@@ -1,7 +1,4 @@
-"""Walking from an item along one dimension: the range to walk in, its subranges, the items on the way (section 2.4).
-
-Arrays in, arrays out: ids, titles and models are the caller's business.
-"""
+"""Walking along one dimension, on arrays: the range, its subranges, and one item from each (section 2.4)."""
 
 from __future__ import annotations
 
@@ -14,30 +11,30 @@ import numpy as np
 
 from macrid.errors import RequestError
 
-PRECISION = 1e-9  # of the ends of a range, relative to how far items reach
-TIE = 1e-6  # a prototype this little behind the closest is as close: vectors come in single precision
+PRECISION = 1e-9  # of a range's ends, relative to the limit
+TIE = 1e-6  # prototypes this near to the closest count as equally close: vectors are in single precision
 
-# With 8 steps, 0.3 gives the 28 pairs the weight of the 8 items. On walks from 60 items of the shop, 0.3 instead of 0
-# takes the mean cosine to each other from 0.66 to 0.71 and that to the start from 0.76 to 0.68; 3 takes them to 0.75
-# and 0.54.
+# With 8 steps, 0.3 weighs the 28 pairs as much as the 8 items. On walks from 60 items of the shop, 0.3 instead of 0
+# raises the mean cosine between items from 0.66 to 0.71 and lowers that to the start from 0.76 to 0.68; with 3 they are
+# 0.75 and 0.54.
 GAMMA = 0.3
-# What a width of 512 finds there is worth 7 % more than what 1 finds, 1.4 % more than 16, 0.7 % than 32, 0.4 % than 64.
+# There, a width of 512 improves the objective by 7 % over 1, 1.4 % over 16, 0.7 % over 32 and 0.4 % over 64.
 WIDTH = 32
 
 
 class Range(NamedTuple):
-    """Where a coordinate can go without another prototype becoming the closest."""
+    """Where a coordinate may lie while its prototype stays the closest."""
 
     low: float
     high: float
     open_low: bool
-    """Whether `low` is how far items reach, and no other prototype comes closer up to there."""
+    """Whether `low` is the limit, with no other prototype closer."""
     open_high: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Items along one dimension, by growing coordinate; one for each subrange."""
+    """Items along one dimension, by increasing coordinate; one per subrange."""
 
     concept: int
     """The prototype closest to the start."""
@@ -47,17 +44,17 @@ class Walk:
     open_low: bool
     open_high: bool
     edges: np.ndarray
-    """(items + 1,) a_0 … a_B; empty if no item lies in the range."""
+    """(items + 1,) a_0 … a_B; empty if the range has no item."""
     positions: np.ndarray
-    """(items,) rows of `own`."""
+    """(items,) rows of `members`."""
     values: np.ndarray
-    """(items,) their coordinates, each larger than the one before."""
+    """(items,) their coordinates, strictly increasing."""
 
 
 def walk(
     start: np.ndarray,
     dimension: int,
-    own: np.ndarray,
+    members: np.ndarray,
     prototypes: np.ndarray,
     *,
     steps: int = 8,
@@ -69,57 +66,55 @@ def walk(
 ) -> Walk:
     """Walk from `start` along a dimension over at most `steps` items that differ little in all others.
 
-    start: (dim,), an item vector or a user's component, as long as an item vector.
-    own: (n, dim), the vectors of the items whose concept is `closest_prototype(start, prototypes)`.
+    start: (dim,), an item vector or a user's component.
+    members: (n, dim), the vectors of the items whose concept is `closest_prototype(start, prototypes)`.
     prototypes: (concepts, dim), of unit length if closeness is a cosine.
-    gamma: how much it counts that items are like each other, against that they are like the start.
-    temperature: the smaller, the more the most alike count. width: of the beam.
-    limit: how far items reach along a dimension, 1 for unit vectors; never less than `own` and `start` do.
-    keep: a row of `own` to take from its subrange, whatever else is there.
+    gamma: weight of the items' similarity to each other, relative to their similarity to the start.
+    temperature: the smaller, the more the closest matches count. width: of the beam.
+    limit: how far the range may extend, 1 for unit vectors; at least as far as `members` and `start`.
+    keep: a row of `members` that must be chosen from its subrange.
     """
     start, prototypes = np.asarray(start, dtype=np.float64), np.asarray(prototypes, dtype=np.float64)
-    own = np.asarray(own, dtype=np.result_type(own, np.float32))
-    _check(start, dimension, own, prototypes)
+    members = np.asarray(members, dtype=np.result_type(members, np.float32))
+    _check(start, dimension, members, prototypes)
     if not temperature > 0 or not 0 <= gamma < np.inf:
-        raise RequestError(f"temperature {temperature} and gamma {gamma}: give a positive one, and 0 or more")
-    values = own[:, dimension].astype(np.float64)
+        raise RequestError(
+            f"temperature {temperature} and gamma {gamma}: the first must be positive, the second at least 0"
+        )
+    values = members[:, dimension].astype(np.float64)
     limit = max(limit, float(np.abs(values).max(initial=0.0)))
     concept = closest_prototype(start, prototypes)
-    found = probe(start, dimension, prototypes, concept, limit=limit)
-    groups, edges = divide(values, found.low, found.high, steps, from_low=found.open_low)
+    interval = probe(start, dimension, prototypes, concept, limit=limit)
+    groups, edges = divide(values, interval.low, interval.high, steps, from_low=interval.open_low)
     groups = [group if keep is None or keep not in group else np.array([keep]) for group in groups]
-    vectors = directions_without(own, dimension)
-    similar = vectors @ directions_without(start[None].astype(own.dtype), dimension)[0]
+    vectors = directions_without(members, dimension)
+    similar = vectors @ directions_without(start[None].astype(members.dtype), dimension)[0]
     positions = beam_search(similar, vectors, groups, temperature, gamma, width)
-    return Walk(concept, dimension, *found, edges, positions, values[positions])
+    return Walk(concept, dimension, *interval, edges, positions, values[positions])
 
 
 def closest_prototype(start: np.ndarray, prototypes: np.ndarray) -> int:
-    """The position of the prototype with the largest inner product; the first of equals.
-
-    start: (dim,); its length is common to all products. prototypes: (concepts, dim).
-    """
+    """The prototype (concepts, dim) with the largest inner product with start (dim,); the first of equals."""
     return int(np.argmax(np.asarray(prototypes, dtype=np.float64) @ np.asarray(start, dtype=np.float64)))
 
 
 def probe(
     start: np.ndarray, dimension: int, prototypes: np.ndarray, closest: int | None = None, *, limit: float = 1.0
 ) -> Range:
-    """The range (a, b) of the start's coordinate in which its closest prototype stays the closest, and outside not.
+    """The largest range (a, b) of the start's coordinate in which its closest prototype stays the closest.
 
-    start: (dim,). prototypes: (concepts, dim).
-    closest: the prototype that is to stay the closest, if it is known.
-    limit: how far items reach; the range ends at ±limit, or at the start's own coordinate if that is further out. An
-    end where the prototype is still the closest is open. With one concept both are.
+    start: (dim,). prototypes: (concepts, dim). closest: the closest prototype, if known.
+    limit: the range ends at ±limit, or at the start's own coordinate if that is further out. An end where the
+    prototype is still the closest is open; with one concept both are.
 
-    Each product is a line in the coordinate, so that the range has no gaps and binary search finds its ends.
+    Each product is linear in the coordinate, so the range has no gaps and binary search finds its ends.
     """
     start, prototypes = np.asarray(start, dtype=np.float64), np.asarray(prototypes, dtype=np.float64)
     closest = closest_prototype(start, prototypes) if closest is None else closest
     ahead = prototypes[closest] - np.delete(prototypes, closest, axis=0)  # (concepts − 1, dim)
     lead, slope, here = ahead @ start, ahead[:, dimension], float(start[dimension])
     if lead.min(initial=0.0) < -TIE * np.abs(start).max():
-        raise RequestError(f"prototype {closest} is not the closest to the start; leave it out to take the closest")
+        raise RequestError(f"prototype {closest} is not the closest to the start; omit it to use the closest")
 
     def still_closest(coordinate: float) -> bool:
         return bool(lead.size == 0 or (lead + (coordinate - here) * slope).min() >= 0)
@@ -140,12 +135,11 @@ def probe(
 def divide(
     values: np.ndarray, low: float, high: float, steps: int, *, from_low: bool = False
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Divide what lies in (low, high] into subranges of about equally many items: positions by subrange, and the edges.
+    """Divide (low, high] into subranges with about equally many items: positions by subrange, and the edges.
 
-    values: (n,) coordinates. from_low: take `low` itself, too, as an open end asks for.
-    Subrange t is (edges[t], edges[t + 1]], its positions by growing value. Equal values stay together and no subrange
-    is empty, so that there are fewer than `steps` where there are fewer distinct values, and none for no values.
-    Without equal values the counts differ by at most 1.
+    values: (n,) coordinates. from_low: include `low` itself, as for an open end.
+    Subrange t is (edges[t], edges[t + 1]], its positions by increasing value. Equal values stay together and no
+    subrange is empty, so there may be fewer than `steps`. Without equal values the counts differ by at most 1.
     """
     if steps < 1:
         raise RequestError(f"steps is {steps}; give 1 or more")
@@ -155,12 +149,12 @@ def divide(
     if not len(inside):
         return [], np.zeros(0)
     ordered = values[inside]
-    allowed = np.append(np.flatnonzero(np.diff(ordered)) + 1, len(inside))  # ends at which no equals are parted
+    allowed = np.append(np.flatnonzero(np.diff(ordered)) + 1, len(inside))  # cuts that separate no equal values
     steps = min(steps, len(allowed))
     cuts, place = [0], -1
     for left in range(steps, 0, -1):
         aim = cuts[-1] + (len(inside) - cuts[-1]) / left
-        place = int(np.clip(_nearest(allowed, aim), place + 1, len(allowed) - left))  # at least one value for each
+        place = int(np.clip(_nearest(allowed, aim), place + 1, len(allowed) - left))  # leave a value for each
         cuts.append(int(allowed[place]))
     edges = np.concatenate([[low], ordered[np.array(cuts[1:-1], dtype=np.int64) - 1], [high]])
     return [inside[first:last] for first, last in pairwise(cuts)], edges
@@ -169,7 +163,7 @@ def divide(
 def directions_without(vectors: np.ndarray, dimension: int) -> np.ndarray:
     """h_{i,−j} with unit length, (n, dim) with 0 at the dimension: products are cosines, 0 for a vector of zeros.
 
-    In the precision of the vectors, for products of many take time; what is summed over them is in float64.
+    In the precision of the vectors, for speed; sums over products are in float64.
     """
     rest = np.array(vectors)
     rest[:, dimension] = 0.0
@@ -181,10 +175,10 @@ def directions_without(vectors: np.ndarray, dimension: int) -> np.ndarray:
 def objective(
     chosen: np.ndarray, similar_to_start: np.ndarray, vectors_without_j: np.ndarray, temperature: float, gamma: float
 ) -> float:
-    """What a walk over the chosen items is worth, divided by e^{1/τ}.
+    """The paper's objective for the chosen items, divided by e^{1/τ}.
 
     chosen: (steps,) positions. similar_to_start: (n,) cosines. vectors_without_j: (n, dim) of unit length.
-    The divisor is the same for all walks and changes no comparison; with it no term exceeds 1, whatever τ is.
+    The divisor is the same for all walks, and keeps every term at most 1.
     """
     vectors = vectors_without_j[chosen]
     alike = _strength(vectors @ vectors.T, temperature)  # (steps, steps)
@@ -199,19 +193,19 @@ def beam_search(
     gamma: float,
     width: int,
 ) -> np.ndarray:
-    """One item of each group, such that `objective` is large: (groups,) positions.
+    """One item per group, with a large `objective`: (groups,) positions.
 
     similar_to_start: (n,) cosines. vectors_without_j: (n, dim) of unit length. groups: positions, none empty.
-    From group to group the `width` best beginnings are kept. Where two are worth the same, the better beginning goes
-    first, then the item more similar to the start, then the one that comes first in its group.
+    The `width` best paths are kept from group to group. Ties go to the better path so far, then to the item more
+    similar to the start, then to the first in its group.
     """
     if width < 1:
         raise RequestError(f"width is {width}; give 1 or more")
     totals, paths = np.zeros(1), np.zeros((1, 0), dtype=np.int64)  # (beam,), (beam, groups so far)
     for group in groups:
         ranked = group[np.argsort(-similar_to_start[group], kind="stable")]
-        taken, which = np.unique(paths, return_inverse=True)  # beginnings have much in common
-        holds = np.zeros((len(paths), len(taken)))  # 1 where a beginning holds an item
+        taken, which = np.unique(paths, return_inverse=True)  # paths share most items
+        holds = np.zeros((len(paths), len(taken)))  # 1 where a path contains an item
         np.put_along_axis(holds, which.reshape(paths.shape), 1.0, axis=1)
         alike = _strength(vectors_without_j[taken] @ vectors_without_j[ranked].T, temperature)  # (taken, group)
         gains = gamma * (holds @ alike) + _strength(similar_to_start[ranked], temperature)
@@ -225,30 +219,32 @@ def beam_search(
 def _strength(cosines: np.ndarray, temperature: float) -> np.ndarray:
     """e^{cosine/τ} over e^{1/τ}: at most 1."""
     scaled = np.subtract(cosines, 1.0, dtype=np.float64)
-    np.minimum(scaled, 0.0, out=scaled)  # a cosine of rounded numbers may be a little over 1
+    np.minimum(scaled, 0.0, out=scaled)  # rounding may take a cosine above 1
     scaled /= temperature
     return np.exp(scaled, out=scaled)
 
 
 def _best(scores: np.ndarray, count: int) -> np.ndarray:
-    """Positions of the largest, best first; of equals the first, which `argpartition` alone does not promise."""
+    """Positions of the largest, best first; of equals the first, which `argpartition` does not guarantee."""
     kept = np.arange(len(scores))
     if count < len(scores):
-        # each of `count` parts has a score as large as the least of their maxima, so that no smaller one is wanted
+        # each of `count` parts has a score at least as large as the smallest of their maxima: drop all below it
         parts = np.linspace(0, len(scores), count, endpoint=False).astype(np.int64)
         kept = np.flatnonzero(scores >= np.maximum.reduceat(scores, parts).min())
     return kept[np.argsort(-scores[kept], kind="stable")][:count]
 
 
 def _nearest(ends: np.ndarray, aim: float) -> int:
-    """The position of the end nearest to the aim, the lower of two; ends grow."""
+    """Position of the end nearest to the aim, the lower of two; ends are sorted."""
     above = min(int(np.searchsorted(ends, aim)), len(ends) - 1)
     return above - 1 if above and aim - ends[above - 1] <= ends[above] - aim else above
 
 
-def _check(start: np.ndarray, dimension: int, own: np.ndarray, prototypes: np.ndarray) -> None:
+def _check(start: np.ndarray, dimension: int, members: np.ndarray, prototypes: np.ndarray) -> None:
     dim = len(start)
-    if own.ndim != 2 or prototypes.ndim != 2 or not own.shape[1] == prototypes.shape[1] == dim:
-        raise RequestError(f"a start of {dim} dimensions, items {own.shape} and prototypes {prototypes.shape} differ")
+    if members.ndim != 2 or prototypes.ndim != 2 or not members.shape[1] == prototypes.shape[1] == dim:
+        raise RequestError(
+            f"start ({dim},), items {members.shape} and prototypes {prototypes.shape} differ in dimensions"
+        )
     if not 0 <= dimension < dim:
         raise RequestError(f"dimension is {dimension}; there are {dim}, from 0 to {dim - 1}")
