@@ -128,20 +128,20 @@ class _Sweep(torch.autograd.Function):
 
 
 class _SampledSweep(torch.autograd.Function):
-    """sum_u n_u log(e^own_u + Z_u) and all its gradients, likewise; Z_u over items that are not hidden."""
+    """sum_u n_u log(e^log_own_u + Z_u) and all its gradients, likewise; Z_u over items that are not hidden."""
 
     @staticmethod
     def forward(
-        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, own: Tensor, counts: Tensor,
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, log_own: Tensor, counts: Tensor,
         hidden: Tensor, precision: str, height: int,
     ) -> Tensor:  # fmt: skip
         sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
-        total, by_own = items.new_zeros(()), torch.empty_like(own)
+        total, by_own = items.new_zeros(()), torch.empty_like(log_own)
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
             logits.masked_fill_(hidden[users, None] != 0, -torch.inf)
-            log_all = torch.logaddexp(own[users], _softmax_(logits.flatten(1)))
+            log_all = torch.logaddexp(log_own[users], _softmax_(logits.flatten(1)))
             total += counts[users] @ log_all
-            by_own[users] = counts[users] * torch.exp(own[users] - log_all)
+            by_own[users] = counts[users] * torch.exp(log_own[users] - log_all)
             if sums is not None:
                 sums.add(users, logits, counts[users] - by_own[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
@@ -153,16 +153,18 @@ class _SampledSweep(torch.autograd.Function):
 
 
 def sum_log_partition_with(
-    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, own: Tensor, counts: Tensor,
+    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, log_own: Tensor, counts: Tensor,
     hidden: Tensor, precision: Precision = "fp32", scratch: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """sum_u counts_u log(exp(own_u) + Z_u), Z_u as in `log_partition`, in one sweep; own, counts (batch,) → ()."""
+    """sum_u counts_u log(exp(log_own_u) + Z_u), Z_u as in `log_partition`, in one sweep; both (batch,) → ()."""
     height = _users_of_a_block(components, items, scratch)
     if not height:
         log_z = log_partition(components, items, log_assignment, temperature, hidden=hidden, scratch=scratch)
-        return (counts * torch.logaddexp(own, log_z)).sum()
+        return (counts * torch.logaddexp(log_own, log_z)).sum()
     counts = counts.to(items.dtype)
-    return _SampledSweep.apply(components / temperature, items, log_assignment, own, counts, hidden, precision, height)
+    return _SampledSweep.apply(
+        components / temperature, items, log_assignment, log_own, counts, hidden, precision, height
+    )
 
 
 class _Gradients:

@@ -76,7 +76,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     else:
         rows, place = torch.unique(everything, return_inverse=True)
         count = None
-    own, draws = place[: len(items)], place[len(items) :]
+    seen, draws = place[: len(items)], place[len(items) :]
 
     times = torch.zeros(len(rows), device=items.device).index_add_(0, draws, torch.ones(negatives, device=items.device))
     first = torch.full((len(rows),), negatives, device=items.device)
@@ -87,8 +87,8 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
 
     assert histories.rows is not None
     hidden = torch.zeros(histories.batch, negatives + 1, dtype=torch.uint8, device=items.device)
-    hidden[histories.rows, first[own]] = 1  # the last column takes what was not drawn
-    local = replace(histories, items=own.to(histories.items.dtype))
+    hidden[histories.rows, first[seen]] = 1  # the last column takes what was not drawn
+    local = replace(histories, items=seen.to(histories.items.dtype))
     return Local(rows, count, local, draws, log_weights, hidden[:, :negatives].contiguous())
 
 

@@ -50,7 +50,7 @@ def open_study(url: str, name: str, belongs_to: dict[str, Any], first: dict[str,
             study.enqueue_trial(first)
         was = study.user_attrs.get(BELONGS)
         if was != belongs_to:
-            raise StudyError(f"study '{name}': {_difference(was, belongs_to)}; give another --study or --out")
+            raise StudyError(f"study '{name}': {_difference(was, belongs_to)}; use another --study or --out")
         study.sampler = optuna_or_explain().samplers.TPESampler(seed=seed if is_new else None)
         queue_abandoned(study)
     return study
