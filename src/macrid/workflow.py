@@ -1,4 +1,4 @@
-"""From data to a run: fit, score, understand, compare, save. What `macrid train` and `macrid.train` do."""
+"""From data to a run: fit, score, name axes, compare, save. The work of `macrid train` and `macrid.train`."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ Phase = Literal["reading", "downloading", "training", "computing", "scoring", "u
 
 @dataclass(frozen=True)
 class Progress:
-    """What a training is doing; one is handed over at the start of every phase, after every step and every epoch."""
+    """The progress of a training, reported at the start of each phase and after each step and epoch."""
 
     phase: Phase
-    """A "note" belongs to no phase: something to tell a person."""
+    """A "note" is a message for the user, outside any phase."""
     text: str = ""
     done: int = 0
     """Steps of the training, or bytes of a download."""
     total: int | None = None
     epoch: Epoch | None = None
-    """The one that has ended."""
+    """The epoch that just ended."""
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that has just been written."""
+    """A newly written run."""
 
     path: Path
     model: Recommender
     metrics: dict[str, Any]
-    """As metrics.json has them: scores on validation and test users, how training went, scores of baselines."""
+    """The content of metrics.json: scores on validation and test users, training time, scores of baselines."""
 
 
 Tell = Callable[[Progress], None]
@@ -73,18 +73,18 @@ def train(
     origin: dict[str, Any] | None = None,
     **settings: Any,
 ) -> TrainedRun:
-    """Train a model, keep the weights of the best epoch, score it, turn and name its axes, and write a run.
+    """Train a model, score the best epoch, turn and name its axes, and write a run.
 
-    data: a split, a prepared folder, or a name of the catalogue.
-    model: its name, a recipe, or a model with settings of its own.
-    preset: "best", or "paper" for Algorithm 1 as written; settings that are named win over it.
-    labels: what is known about some items, as for `MacridVAE.fit`.
-    baselines: score Popularity and, where the catalogue is not too large for it, EASE on the same users.
-    resume: go on where an interrupted training was. overwrite: replace a run that is there.
-    progress: called with a `Progress` now and then.
-    origin: what the run says about where its data came from, if not what is known of it.
+    data: a split, a prepared folder, or the name of a data set.
+    model: a name, a recipe, or an untrained model.
+    preset: "best", or "paper" for Algorithm 1 as written; explicit settings take precedence.
+    labels: of some items, as for `MacridVAE.fit`.
+    baselines: also score Popularity and, unless there are too many items, EASE.
+    resume: continue an interrupted training. overwrite: replace an existing run.
+    progress: called with a `Progress`.
+    origin: the source of the data to record in the run, if not the one known.
     settings: of the model and of its training: concepts, dim, …, epochs, seed, device, …
-    An interrupted or diverged training leaves its best weights in the run, and a checkpoint to resume from.
+    After an interruption or divergence, the run has the best weights so far and a checkpoint to resume from.
     """
     tell = progress or (lambda _: None)
     folder = Path(out)
@@ -107,7 +107,7 @@ def train(
     runs.save(recommender, folder, overwrite=True, heldout=heldout, metrics=metrics, data=known)
     if isinstance(recommender, MacridVAE):
         tell(Progress("understanding", "turning axes and naming"))
-        recommender.sample = runs.read_histories(folder)  # the users that a loaded run has, too
+        recommender.sample = runs.read_histories(folder)  # the same users as in a loaded run
         understand(recommender)
         runs.keep(recommender, folder)
     if baselines:
@@ -129,13 +129,13 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
 
 
 def _chosen(model: str | Recommender | Recipe, preset: str, settings: dict[str, Any]) -> tuple[Recommender, dict]:
-    """The model and its training settings, all checked."""
+    """The model and its validated training settings."""
     if preset not in PRESETS:
-        raise SettingsError(f"no preset '{preset}'; there are {', '.join(PRESETS)}")
+        raise SettingsError(f"unknown preset '{preset}'; use {' or '.join(PRESETS)}")
     if isinstance(model, Recommender):
         if PRESETS[preset]:
             raise SettingsError(
-                f"preset is '{preset}', but this {type(model).__name__} has its settings; give its name"
+                f"preset is '{preset}', but this {type(model).__name__} already has settings; pass its name"
             )
         TrainingSettings.make(settings)
         return model, settings
@@ -143,12 +143,12 @@ def _chosen(model: str | Recommender | Recipe, preset: str, settings: dict[str, 
     kind = model_class(recipe.model)
     base = PRESETS[preset] if kind.has_epochs else {}
     fields, of_training = kind.settings_class.model_fields, TrainingSettings.model_fields
-    own = {name: value for name, value in base.items() if name in fields}
-    own |= recipe.settings | {name: value for name, value in settings.items() if name not in of_training}
+    of_model = {name: value for name, value in base.items() if name in fields}
+    of_model |= recipe.settings | {name: value for name, value in settings.items() if name not in of_training}
     training = {name: value for name, value in base.items() if name in of_training}
     training |= recipe.training | {name: value for name, value in settings.items() if name in of_training}
-    Recipe(recipe.model, own, training).check()
-    return kind(**own), training
+    Recipe(recipe.model, of_model, training).check()
+    return kind(**of_model), training
 
 
 def _check_possible(model: Recommender, labels: Any, resume: bool) -> None:
@@ -156,30 +156,30 @@ def _check_possible(model: Recommender, labels: Any, resume: bool) -> None:
     if labels is not None and "concepts" not in model.settings_class.model_fields:
         raise SettingsError(f"{name} has no concepts to label; remove --labels, or train a macridvae")
     if resume and not model.has_epochs:
-        raise SettingsError(f"{name} is computed at once, there is nothing to resume; remove --resume")
+        raise SettingsError(f"{name} is computed in one step, so there is nothing to resume; remove --resume")
 
 
 def _check_folder(out: Path, resume: bool, overwrite: bool, tell: Tell) -> None:
-    """Find out what is wrong before any work is done."""
+    """Report problems before any work is done."""
     recover(out)
     has_checkpoint = (out / runs.TRAINING / checkpoint.FILE).exists()
     if resume and not has_checkpoint and (out / "config.json").exists():
-        raise RunError(f"{out}: training has ended, there is nothing to resume; train again with --overwrite")
+        raise RunError(f"{out}: training is finished, so there is nothing to resume; train again with --overwrite")
     if has_checkpoint and not resume and not overwrite:
-        raise RunError(f"{out}: holds an interrupted training; go on with --resume, or start anew with --overwrite")
+        raise RunError(f"{out}: holds an interrupted training; continue with --resume, or start over with --overwrite")
     allowed = (runs.TRAINING, *runs.FILES) if resume and has_checkpoint else (runs.TRAINING,)
     check_free(out, overwrite, RunError, replaceable=runs.FILES, allowed=allowed)
     if resume and not has_checkpoint:
-        tell(Progress("note", f"{out}: no checkpoint yet, starting at the beginning"))
+        tell(Progress("note", f"{out}: no checkpoint yet, starting from the beginning"))
 
 
 def _load(data: Split | str | PathLike[str], tell: Tell) -> tuple[Split, dict[str, Any]]:
-    """With what a run should remember of where it came from."""
+    """The split, and its source for the run to record."""
     if isinstance(data, Split):
         report = data.train.report
         return data, {"source": "python", "min_rating": None if report is None else report.min_rating}
     if not isinstance(data, str | PathLike):
-        raise DataError(f"data is {type(data).__name__}; give a split, a prepared folder or a name of the catalogue")
+        raise DataError(f"data is {type(data).__name__}; pass a split, a prepared folder or the name of a data set")
     tell(Progress("reading", f"reading {data}"))
     split, known = load_split(data, lambda done, total: tell(Progress("downloading", str(data), done, total)))
     counts = [len(group.users) for group in (split.train, split.validation, split.test)]
@@ -203,9 +203,9 @@ def _fit_in_epochs(
     labels: Any,
     tell: Tell,
 ) -> None:
-    """Train; an interruption or a divergence saves the best weights so far."""
+    """Train; save the best weights so far if interrupted or diverged."""
     epochs = TrainingSettings.make(training).epochs
-    has_earlier = (out / "metrics.json").exists()  # a complete run, which stays until this one is complete
+    has_earlier = (out / "metrics.json").exists()  # a complete run, kept until this one is complete
     note = partial(Progress, "note")
     is_first = True
 
@@ -213,7 +213,7 @@ def _fit_in_epochs(
         nonlocal is_first
         epoch = len(model.log) + 1
         if resume and is_first:
-            tell(note(f"going on after epoch {epoch - 1}" if epoch > 1 else "starting"))
+            tell(note(f"continuing after epoch {epoch - 1}" if epoch > 1 else "starting"))
         is_first = False
         tell(Progress("training", f"epoch {epoch}/{epochs}", (epoch - 1) * steps + done, epochs * steps))
 
@@ -240,7 +240,7 @@ def _fit_in_epochs(
 
 
 def _summary(log: list[Epoch]) -> str:
-    """How training goes, in a few words."""
+    """The latest epoch in a few words."""
     record = log[-1]
     parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
     if record.ndcg is not None:
@@ -251,7 +251,7 @@ def _summary(log: list[Epoch]) -> str:
 
 
 def _baselines(model: Recommender, split: Split, heldout: dict[str, HeldOut], tell: Tell) -> dict[str, Any]:
-    """Scores of simple models on the same users; those that take too long or too much memory are left out."""
+    """Scores of simple models on the same users, except those that take too much time or memory."""
     kinds = [EASE, Popularity] if len(split.items) <= EASE_BASELINE_ITEMS else [Popularity]
     scores: dict[str, Any] = {}
     for kind in kinds:
@@ -262,12 +262,12 @@ def _baselines(model: Recommender, split: Split, heldout: dict[str, HeldOut], te
             baseline = kind().fit(split.train, device=str(model.device))
             scores[kind.__name__] = {name: evaluate(baseline, group).as_json() for name, group in heldout.items()}
         except MacridError as error:
-            tell(Progress("note", f"{kind.__name__} as a baseline is left out: {error}"))
+            tell(Progress("note", f"skipped the baseline {kind.__name__}: {error}"))
     return scores
 
 
 def _metrics(model: Recommender, heldout: dict[str, HeldOut], seconds: float | None = None) -> dict[str, Any]:
-    """Scores, and how training went; seconds: of a model without epochs."""
+    """Scores and training statistics; seconds: of a model without epochs."""
     took = {} if seconds is None else {"seconds": round(seconds, 1)}
     return {
         **{name: evaluate(model, group).as_json() for name, group in heldout.items()},

@@ -1,4 +1,4 @@
-"""Where a model lives, and what is said when that is too small."""
+"""Choosing a device, and errors when it is too small."""
 
 from types import SimpleNamespace
 
@@ -21,35 +21,33 @@ def model():
 
 
 @pytest.mark.parametrize(
-    ("training", "told"),
-    [({}, "batch_size (now 12) or dim, or give likelihood='sampled'"),
-     ({"likelihood": "sampled", "batch_size": 7}, "batch_size (now 7) or negatives")],
+    ("training", "remedy"),
+    [({}, r"8 GiB.*batch_size.*12.*\bdim\b.*likelihood='sampled'"),
+     ({"likelihood": "sampled", "batch_size": 7}, r"8 GiB.*batch_size.*7.*negatives")],
 )  # fmt: skip
-def test_a_gpu_whose_memory_is_too_small_is_named_with_what_to_lower(model, training, told, monkeypatch):
+def test_running_out_of_gpu_memory_names_the_settings_to_lower(model, training, remedy, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=8 << 30))
-    with pytest.raises(TrainingError) as raised, explained(model, TrainingSettings(**training), 60):
+    with pytest.raises(TrainingError, match=remedy), explained(model, TrainingSettings(**training), 60):
         raise torch.cuda.OutOfMemoryError("out of memory")
-    assert "the memory of the GPU (8 GiB) is too small" in str(raised.value)
-    assert told in str(raised.value)
 
 
-def test_kernels_too_large_for_a_gpu_say_to_lower_dim(model):
+def test_kernels_too_large_for_a_gpu_name_dim(model):
     errors = pytest.importorskip("triton.runtime.errors")
-    with pytest.raises(TrainingError, match="lower dim"), explained(model, TrainingSettings(), 60):
+    with pytest.raises(TrainingError, match="dim"), explained(model, TrainingSettings(), 60):
         raise errors.OutOfResources(300_000, 200_000, "shared memory")
 
 
-def test_other_errors_are_left_as_they_are(model):
+def test_other_errors_pass_through(model):
     with pytest.raises(ZeroDivisionError), explained(model, TrainingSettings(), 60):
         raise ZeroDivisionError
 
 
-def test_more_dimensions_than_the_kernels_hold_are_refused_on_a_gpu_only(model, monkeypatch):
+def test_dim_is_limited_on_a_gpu_only(model, monkeypatch):
     loop.check_fits(model)
     monkeypatch.setattr(loop, "LARGEST_DIM", 3)
     loop.check_fits(model)
     monkeypatch.setattr(kernels, "serve", lambda tensor: True)
-    with pytest.raises(SettingsError, match=r"dim is 4; on a GPU it may be at most 3; lower it, or train on the CPU"):
+    with pytest.raises(SettingsError, match=r"dim is 4\b.*\b3\b"):
         loop.check_fits(model)
 
 

@@ -30,14 +30,14 @@ def algorithm_1(network: MacridNetwork, x: torch.Tensor, noise: Noise, beta: flo
     total = torch.zeros((), dtype=torch.float64)
     entry = 0
     for u in range(len(x)):
-        own = x[u].nonzero()[:, 0].tolist()
-        keep = noise.keep[entry : entry + len(own)]
-        entry += len(own)
+        history = x[u].nonzero()[:, 0].tolist()
+        keep = noise.keep[entry : entry + len(history)]
+        entry += len(history)
         z, kl = [], torch.zeros((), dtype=torch.float64)
         for k in range(s.concepts):
-            norm = torch.sqrt(sum((c[i, k] ** 2 for i in own), torch.zeros((), dtype=torch.float64)) + 1e-16)
+            norm = torch.sqrt(sum((c[i, k] ** 2 for i in history), torch.zeros((), dtype=torch.float64)) + 1e-16)
             hidden = (
-                sum((keep[j] * c[i, k] * t[i] for j, i in enumerate(own)), torch.zeros(s.dim, dtype=torch.float64))
+                sum((keep[j] * c[i, k] * t[i] for j, i in enumerate(history)), torch.zeros(s.dim, dtype=torch.float64))
                 / norm
             )
             for depth, layer in enumerate(network.layers):
@@ -56,7 +56,7 @@ def algorithm_1(network: MacridNetwork, x: torch.Tensor, noise: Noise, beta: flo
             for i in range(len(h))
         ])  # fmt: skip
         log_p = torch.log_softmax(p.log(), dim=0)
-        total = total + beta * kl - sum((log_p[i] for i in own), torch.zeros((), dtype=torch.float64))
+        total = total + beta * kl - sum((log_p[i] for i in history), torch.zeros((), dtype=torch.float64))
     return total / len(x)
 
 
@@ -93,10 +93,10 @@ def test_loss_and_every_gradient_equal_algorithm_1(
     truth = algorithm_1(network, x, noise, beta)
     expected = torch.autograd.grad(truth, list(network.parameters()), allow_unused=True)
     ours = network.loss(histories, noise, beta).total
-    found = torch.autograd.grad(ours, list(network.parameters()), allow_unused=True)
+    gradients = torch.autograd.grad(ours, list(network.parameters()), allow_unused=True)
     assert float(abs(ours - truth).detach()) <= 1e-9 * max(1.0, float(abs(truth).detach()))
     scale = max(float(g.abs().max()) for g in expected if g is not None)
-    for name_and_value, ours_grad, true_grad in zip(network.named_parameters(), found, expected, strict=True):
+    for name_and_value, ours_grad, true_grad in zip(network.named_parameters(), gradients, expected, strict=True):
         true_grad = torch.zeros_like(name_and_value[1]) if true_grad is None else true_grad
         ours_grad = torch.zeros_like(true_grad) if ours_grad is None else ours_grad
         error = float((ours_grad - true_grad).norm())
@@ -193,21 +193,21 @@ def test_effective_concepts_counts_equal_shares_fully_and_a_collapse_as_one():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "values"),
     [
-        ({"concepts": 0}, "concepts is 0; it must be at least 1"),
-        ({"dim": 1}, "dim is 1; it must be at least 2"),
-        ({"temperature": 0}, "temperature is 0; it must be above 0"),
-        ({"temperature": -1.0}, "temperature is -1.0"),
-        ({"dropout": 1.0}, "dropout is 1.0; it must be below 1"),
-        ({"beta": math.nan}, "beta is nan"),
-        ({"hidden_layers": 4}, "hidden_layers is 4; it must be at most 3"),
-        ({"assignment": "medium"}, "'hard' or 'soft'"),
+        ({"concepts": 0}, r"concepts.*\b0\b.*\b1\b"),
+        ({"dim": 1}, r"dim.*\b1\b.*\b2\b"),
+        ({"temperature": 0}, r"temperature.*\b0\b.*\b0\b"),
+        ({"temperature": -1.0}, r"temperature.*-1\.0"),
+        ({"dropout": 1.0}, r"dropout.*1\.0.*\b1\b"),
+        ({"beta": math.nan}, "beta.*nan"),
+        ({"hidden_layers": 4}, r"hidden_layers.*\b4\b.*\b3\b"),
+        ({"assignment": "medium"}, "'hard'.*'soft'"),
         ({"konzepte": 3}, "'konzepte'.* concepts, dim"),
     ],
 )
-def test_a_bad_setting_is_named_with_what_it_may_be(settings, told):
-    with pytest.raises(SettingsError, match=told.replace("(", r"\(")):
+def test_a_bad_setting_is_named_with_its_valid_values(settings, values):
+    with pytest.raises(SettingsError, match=values):
         MacridVAE(**settings)
 
 

@@ -47,9 +47,9 @@ def test_weights_and_scores_equal_the_closed_form(seed, users, items, regularisa
     truth = steck(x, regularisation)
     np.testing.assert_allclose(model.weights.cpu().numpy(), truth, atol=1e-6)
     others = some_data(seed + 1, 5, items)
-    found = model.scores(sp.csr_array(others)).cpu().numpy()
-    has = others.sum(axis=1) > 0
-    np.testing.assert_allclose(found[has], (others @ truth)[has], atol=1e-5)
+    scores = model.scores(sp.csr_array(others)).cpu().numpy()
+    nonempty = others.sum(axis=1) > 0
+    np.testing.assert_allclose(scores[nonempty], (others @ truth)[nonempty], atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(200, 60), (15, 60)], ids=["by items", "by users"])
@@ -63,7 +63,7 @@ def test_double_precision_is_used_where_it_fits_and_single_is_close(monkeypatch,
     np.testing.assert_allclose(model.weights.cpu().numpy(), steck(x, 20), atol=close)
 
 
-def test_the_solution_is_the_minimum_it_stands_for():
+def test_the_solution_minimises_the_objective():
     x = some_data(3, 50, 12)
     model = EASE(regularisation=7).fit(sp.csr_array(x), device="cpu")
     b = model.weights.double().numpy()
@@ -87,27 +87,27 @@ def test_counts_are_exact_whatever_the_size_of_a_block(monkeypatch):
     np.testing.assert_array_equal(whole.cpu().numpy(), (x.T @ x).toarray())
 
 
-def test_a_catalogue_that_memory_cannot_hold_is_refused_with_what_it_takes():
+def test_a_catalogue_too_large_for_memory_is_an_error_with_the_memory_needed():
     many = sp.csr_array((np.ones(2), ([0, 1], [0, 3_999_999])), shape=(2, 4_000_000))
-    with pytest.raises(TrainingError, match=r"with 4,000,000 items it needs 119,209.3 GiB, and [\d,.]+ GiB are free"):
+    with pytest.raises(TrainingError, match=r"4,000,000.*119,209\.3 GiB.*[\d,.]+ GiB"):
         EASE().fit(many, device="cpu")
     assert Popularity().fit(many, device="cpu").recommend([0], 1).ids == [3_999_999]
 
 
-def test_too_little_regularisation_is_an_error_that_says_so():
+def test_too_little_regularisation_is_an_error():
     same = sp.csr_array(np.ones((5, 2)))
-    with pytest.raises(TrainingError, match="regularisation is 1e-300, too little for this data; raise it"):
+    with pytest.raises(TrainingError, match="regularisation is 1e-300"):
         EASE(regularisation=1e-300).fit(same, device="cpu")
 
 
 @pytest.mark.parametrize("model", [EASE, Popularity])
-def test_an_empty_history_gets_what_most_people_have(model):
+def test_an_empty_history_gets_the_most_popular_items(model):
     x = some_data(5, 60, 20) * (np.arange(20) % 7 > 0)
     x[:, 3] = 1
     fitted = model().fit(sp.csr_array(x), device="cpu")
-    found = fitted.recommend([], 20)
-    assert [item.score for item in found] == pytest.approx(sorted(x.mean(axis=0), reverse=True))
-    assert found.ids[0] == 3
+    items = fitted.recommend([], 20)
+    assert [item.score for item in items] == pytest.approx(sorted(x.mean(axis=0), reverse=True))
+    assert items.ids[0] == 3
 
 
 def test_the_most_popular_unseen_item_comes_first():
@@ -119,7 +119,7 @@ def test_the_most_popular_unseen_item_comes_first():
 
 
 @pytest.mark.parametrize("model", [EASE, Popularity])
-def test_training_settings_of_other_models_are_accepted_and_nonsense_is_not(model):
+def test_training_settings_of_other_models_are_accepted_and_invalid_ones_are_not(model):
     board = checkerboard()
     everything = macrid.settings.TrainingSettings().model_dump()
     fitted = model().fit(board, **{**everything, "device": "cpu", "seed": 3})
@@ -129,16 +129,16 @@ def test_training_settings_of_other_models_are_accepted_and_nonsense_is_not(mode
         model().fit(board, epochs=0)
     with pytest.raises(SettingsError, match="'epoch'"):
         model().fit(board, epoch=3)
-    with pytest.raises(DataError, match="give held-out users"):
+    with pytest.raises(DataError, match="csr_array"):
         model().fit(board, validation=board)
-    with pytest.raises(SettingsError, match="device is 'tpu'"):
+    with pytest.raises(SettingsError, match="'tpu'"):
         model().fit(board, device="tpu")
 
 
 def test_settings_are_checked():
-    with pytest.raises(SettingsError, match="regularisation is 0; it must be above 0"):
+    with pytest.raises(SettingsError, match="regularisation is 0"):
         EASE(regularisation=0)
-    with pytest.raises(SettingsError, match=r"'concepts'.* none"):
+    with pytest.raises(SettingsError, match="'concepts'"):
         Popularity(concepts=3)
 
 
@@ -146,11 +146,11 @@ def test_a_run_whose_weights_have_another_size_is_damaged(tmp_path):
     EASE().fit(checkerboard(), device="cpu").save(tmp_path / "small")
     EASE().fit(checkerboard(items=22), device="cpu").save(tmp_path / "large")
     (tmp_path / "large" / "model.safetensors").replace(tmp_path / "small" / "model.safetensors")
-    with pytest.raises(RunError, match="damaged run"):
+    with pytest.raises(RunError, match="small"):
         macrid.load(tmp_path / "small")
 
 
-def test_nothing_of_users_by_items_is_held_at_once(monkeypatch):
+def test_users_are_scored_in_blocks(monkeypatch):
     model = EASE().fit(checkerboard(), device="cpu")
     sizes = []
     original = EASE.scores
@@ -160,14 +160,14 @@ def test_nothing_of_users_by_items_is_held_at_once(monkeypatch):
     assert sizes == [10, 10, 10, 5]
 
 
-@pytest.mark.skipif(DATA is None, reason="MACRID_DATA is not set, so the real files are not at hand")
+@pytest.mark.skipif(DATA is None, reason="MACRID_DATA is not set")
 def test_the_best_regularisation_on_validation_reaches_the_known_scores():
     split = catalog.load("ml-latest-small", download=False)
     models = [EASE(regularisation=r).fit(split.train, device="cpu") for r in (50, 100, 200)]
     best = max(models, key=lambda model: macrid.evaluate(model, split.validation)["ndcg@100"].mean)
     assert best.settings.regularisation == 100
-    found = macrid.evaluate(best, split.test)
-    assert [round(metric.mean, 3) for metric in found.metrics.values()] == pytest.approx(
+    scores = macrid.evaluate(best, split.test)
+    assert [round(metric.mean, 3) for metric in scores.metrics.values()] == pytest.approx(
         [0.341, 0.334, 0.458], abs=2e-3
     )
 

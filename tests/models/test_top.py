@@ -40,9 +40,9 @@ def test_the_best_items_are_those_with_the_highest_scores(assignment, similarity
     model, by_scores = (untrained(kind, assignment=assignment, similarity=similarity) for kind in (MacridVAE, ByScores))
     some, seen = histories(10), histories(10, density=0.3, seed=1)
     candidates = np.random.default_rng(0).random(300) < 0.7
-    for asked in ({}, {"exclude_seen": False}, {"seen": seen}, {"seen": seen, "candidates": candidates}):
-        positions, log_p = model.top(some, 20, **asked)
-        expected = by_scores.top(some, 20, **asked)
+    for options in ({}, {"exclude_seen": False}, {"seen": seen}, {"seen": seen, "candidates": candidates}):
+        positions, log_p = model.top(some, 20, **options)
+        expected = by_scores.top(some, 20, **options)
         np.testing.assert_allclose(log_p, expected[1], rtol=1e-5)
         np.testing.assert_array_equal(positions, expected[0])
 
@@ -58,7 +58,7 @@ def test_item_directions_and_assignments_are_computed_once_for_all_users(monkeyp
     with torch.no_grad():
         model.network.item_vectors.neg_()
     for is_training, expected in ((False, 2), (False, 2), (True, 3), (True, 4)):
-        model.is_training = is_training  # a GPU may change the weights then without telling
+        model.is_training = is_training  # a GPU may change the weights then without notice
         model.top(histories(7), 5)
         assert len(calls) == expected
 
@@ -73,19 +73,19 @@ def test_metrics_are_the_same_by_tiles_and_by_scores():
 
 
 @pytest.mark.parametrize("kind", [MacridVAE, ByScores])
-def test_no_history_at_all_is_answered_with_no_row(kind):
+def test_no_histories_give_no_rows(kind):
     positions, scores = untrained(kind).top(histories(0), 5)
     assert positions.shape == scores.shape == (0, 5)
 
 
 @pytest.mark.parametrize("kind", [MacridVAE, ByScores])
-def test_histories_over_other_items_are_not_ranked(kind):
-    with pytest.raises(DataError, match="the histories have 5 items, the model has 300"):
+def test_histories_over_other_items_are_rejected(kind):
+    with pytest.raises(DataError, match=r"\b5\b.*\b300\b"):
         untrained(kind).top(sp.csr_array((2, 5), dtype=np.float32), 3)
 
 
-def test_the_user_with_the_fewest_items_left_is_told_of():
+def test_the_user_with_the_fewest_items_left_limits_n():
     seen = np.zeros((3, 300))
     seen[1, :295] = 1
-    with pytest.raises(RequestError, match="6 items were asked for, but 5 of 300 are left"):
+    with pytest.raises(RequestError, match=r"\b6\b.*\b5\b.*\b300\b"):
         untrained().top(histories(3), 6, seen=sp.csr_array(seen))

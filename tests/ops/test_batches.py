@@ -17,7 +17,7 @@ def matrix():
 
 
 @pytest.mark.parametrize("users", [[4, 19, 0, 7], [4], [7, 4], list(range(20))])
-def test_a_batch_holds_the_histories_of_its_users_in_their_order(matrix, users):
+def test_a_batch_has_the_histories_of_its_users_in_order(matrix, users):
     data = DeviceHistories(matrix, torch.device("cpu"))
     expected = [matrix[[user]].indices.tolist() for user in users]
     total = sum(map(len, expected))
@@ -30,12 +30,12 @@ def test_a_batch_holds_the_histories_of_its_users_in_their_order(matrix, users):
 
 
 def test_all_users_are_one_batch(matrix):
-    found = DeviceHistories(matrix, torch.device("cpu")).all()
-    assert found.items.tolist() == matrix.indices.tolist()
-    assert found.offsets.tolist() == matrix.indptr.tolist()
-    assert found.longest == 9
+    histories = DeviceHistories(matrix, torch.device("cpu")).all()
+    assert histories.items.tolist() == matrix.indices.tolist()
+    assert histories.offsets.tolist() == matrix.indptr.tolist()
+    assert histories.longest == 9
 
 
 def test_a_matrix_without_interactions_has_empty_histories():
-    found = DeviceHistories(sp.csr_array((3, 5)), torch.device("cpu")).all()
-    assert found.counts.tolist() == [0, 0, 0]
+    histories = DeviceHistories(sp.csr_array((3, 5)), torch.device("cpu")).all()
+    assert histories.counts.tolist() == [0, 0, 0]

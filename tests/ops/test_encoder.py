@@ -38,9 +38,9 @@ def exact(network, noise, beta):
     double = MacridNetwork(network.item_vectors.shape[0], network.settings).double()
     double.load_state_dict(network.state_dict())
     keep = noise.keep if noise.keep is None else mask_of(noise.keep, somewhere(ROWS), ITEMS).double()
-    own = Noise(*(None if part is None else part.cpu().double() for part in (noise.gumbel, noise.normal, keep)),
+    exact_noise = Noise(*(None if part is None else part.cpu().double() for part in (noise.gumbel, noise.normal, keep)),
                 tuple(part.cpu().double() for part in noise.keep_hidden))  # fmt: skip
-    losses = double.loss(histories(ROWS), own, beta)
+    losses = double.loss(histories(ROWS), exact_noise, beta)
     losses.total.backward()
     return losses, gradients(double)
 
@@ -57,18 +57,18 @@ def fused(network, noise, beta):
 
 
 def check(network, noise, beta=0.7):
-    losses, found = fused(network, noise, beta)
+    losses, gradients = fused(network, noise, beta)
     true_losses, expected = exact(network, noise, beta)
     for name, ours, true in zip(true_losses._fields, losses, true_losses, strict=True):
         assert ours.item() == pytest.approx(true.item(), rel=LOSS), name
-    for name, ours in found.items():
+    for name, ours in gradients.items():
         assert torch.isfinite(ours).all(), name
         assert_near(ours, expected[name], GRADIENT, name)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "inner"])
 @pytest.mark.parametrize(("concepts", "hidden_layers", "dim"), [(1, 0, 8), (3, 2, 5), (20, 0, 16)])
-def test_loss_and_every_gradient_equal_those_of_the_network(similarity, concepts, hidden_layers, dim):
+def test_kernels_give_the_loss_and_every_gradient_of_the_network(similarity, concepts, hidden_layers, dim):
     network = network_of(concepts=concepts, hidden_layers=hidden_layers, dim=dim, similarity=similarity, dropout=0.4)
     check(network, noise_of(network))
 
@@ -79,7 +79,7 @@ def test_noise_may_be_left_out(missing):
     check(network, replace(noise_of(network), **{missing: None}))
 
 
-def test_noise_for_kernels_leaves_out_interactions_by_a_new_seed_each_time():
+def test_noise_for_kernels_has_a_new_dropout_seed_each_time():
     network, generator = network_of(dropout=0.3), torch.Generator(DEVICE).manual_seed(0)
     first, second = (network.draw_noise(somewhere(ROWS), generator).keep for _ in range(2))
     assert first.rate == second.rate == 0.3
@@ -87,7 +87,7 @@ def test_noise_for_kernels_leaves_out_interactions_by_a_new_seed_each_time():
 
 
 @pytest.mark.parametrize("temperature", [0.02, 2.0])
-def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does(temperature):
+def test_loss_equals_that_of_the_network_with_and_without_a_bound(temperature):
     network = network_of(temperature=temperature, similarity="cosine")
     losses, _ = fused(network, noise_of(network), 1.0)
     assert losses.total.item() == pytest.approx(exact(network, noise_of(network), 1.0)[0].total.item(), rel=LOSS)
@@ -95,7 +95,7 @@ def test_loss_equals_that_of_the_network_where_no_bound_helps_and_where_one_does
 
 @pytest.mark.parametrize("table", ["item_vectors", "context_vectors", "prototypes"])
 @pytest.mark.parametrize("length", [0.0, 1e-9])
-def test_a_vector_of_next_to_no_length_gives_the_gradients_of_the_network(table, length):
+def test_a_tiny_vector_gives_the_gradients_of_the_network(table, length):
     network = network_of()
     with torch.no_grad():
         getattr(network, table)[2] *= length
@@ -104,7 +104,7 @@ def test_a_vector_of_next_to_no_length_gives_the_gradients_of_the_network(table,
 
 @pytest.mark.parametrize("noisy", [True, False])
 @pytest.mark.parametrize("length", [0.0, 1e-9])
-def test_components_of_next_to_no_length_give_the_gradients_of_the_network(noisy, length):
+def test_tiny_components_give_the_gradients_of_the_network(noisy, length):
     network = network_of()
     with torch.no_grad():
         network.layers[-1].weight[:8] *= length
@@ -130,8 +130,11 @@ def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
     double = MacridNetwork(ITEMS, network.settings).double()
     double.load_state_dict(network.state_dict())
 
-    def tables(own):
-        return [t.detach()[local.rows.to(t.device)].requires_grad_() for t in (own.item_vectors, own.context_vectors)]
+    def tables(network):
+        return [
+            t.detach()[local.rows.to(t.device)].requires_grad_()
+            for t in (network.item_vectors, network.context_vectors)
+        ]
 
     ours, theirs = tables(network), tables(double)
     on_device = replace(
@@ -142,11 +145,11 @@ def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network():
             **{name: getattr(local.histories, name).to(DEVICE) for name in ("items", "starts", "stops", "rows")},
         ),
     )
-    found = network.loss(on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device)).total
-    own = Noise(noise.gumbel.cpu().double(), noise.normal.cpu().double())
-    truth = double.loss(local.histories, own, 0.7, LocalTables(*theirs, local)).total
-    assert found.item() == pytest.approx(truth.item(), rel=LOSS)
-    found.backward()
+    loss = network.loss(on_device.histories, replace(noise, keep=None), 0.7, LocalTables(*ours, on_device)).total
+    exact_noise = Noise(noise.gumbel.cpu().double(), noise.normal.cpu().double())
+    truth = double.loss(local.histories, exact_noise, 0.7, LocalTables(*theirs, local)).total
+    assert loss.item() == pytest.approx(truth.item(), rel=LOSS)
+    loss.backward()
     truth.backward()
     for table, true_table in zip(ours, theirs, strict=True):
         assert_near(table.grad, true_table.grad, GRADIENT)

@@ -68,8 +68,8 @@ def check(way, inputs, temperature=0.1, hidden=None, bound=None, weights=None):
     """log Z and its gradients on this way are those of the formula."""
 
     def ours(z, h, log_c):
-        own = None if hidden is None else hidden.to(z.device)
-        return way.log_partition(z, h, log_c, temperature, hidden=own, bound=bound)
+        mask = None if hidden is None else hidden.to(z.device)
+        return way.log_partition(z, h, log_c, temperature, hidden=mask, bound=bound)
 
     def truth(z, h, log_c):
         return naive_log_partition(z, h, log_c, temperature, hidden)
@@ -142,7 +142,7 @@ def test_no_temperature_overflows(way, temperature, known):
 
 
 @every_way
-def test_logits_far_from_zero_do_not_overflow_where_no_bound_is_known(way):
+def test_large_logits_do_not_overflow_without_a_bound(way):
     z, h, log_c = problem(4, 3, 8, 65)
     check(way, [300 * z, h, log_c], temperature=1.0)
     check(way, [z, h, log_c + 500], temperature=1.0)
@@ -151,7 +151,7 @@ def test_logits_far_from_zero_do_not_overflow_where_no_bound_is_known(way):
 @every_way
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("tiny", [1e-30, 0.0])
-def test_assignments_of_next_to_nothing_and_of_nothing_are_handled(way, tiny, known):
+def test_tiny_and_zero_assignments_are_handled(way, tiny, known):
     z, h, log_c = problem(4, 3, 8, 65)
     log_c = log_c.exp()
     log_c[::2, 1] = tiny
@@ -162,7 +162,7 @@ def test_assignments_of_next_to_nothing_and_of_nothing_are_handled(way, tiny, kn
 
 @every_way
 @pytest.mark.parametrize("known", [False, True])
-def test_hidden_items_are_left_out_of_their_user_alone(way, known):
+def test_hidden_items_are_left_out_for_their_user_only(way, known):
     hidden = torch.rand(5, 65, generator=torch.Generator().manual_seed(0)) < 0.5
     hidden[1] = False
     check(way, problem(5, 3, 8, 65), hidden=hidden.byte(), bound=10.0 if known else None)
@@ -170,14 +170,14 @@ def test_hidden_items_are_left_out_of_their_user_alone(way, known):
 
 @every_way
 @pytest.mark.parametrize("known", [False, True])
-def test_a_user_with_everything_hidden_has_no_sum_and_no_gradient(way, known):
+def test_a_user_with_all_items_hidden_has_no_sum_and_no_gradient(way, known):
     hidden = torch.zeros(5, 17, dtype=torch.uint8)
     hidden[0], hidden[1], hidden[2] = 1, 1, 1  # with weights of both signs, and of 0
     inputs = problem(5, 3, 8, 17)
     check(way, inputs, hidden=hidden, bound=10.0 if known else None)
-    own = [tensor.to(way.device, way.kind) for tensor in inputs]
+    tensors = [tensor.to(way.device, way.kind) for tensor in inputs]
     (log_z,), (by_z, *_) = with_gradients(
-        lambda *t: way.log_partition(*t, 0.1, hidden=hidden.to(way.device)), own, [mixed_weights(5)]
+        lambda *t: way.log_partition(*t, 0.1, hidden=hidden.to(way.device)), tensors, [mixed_weights(5)]
     )
     assert (log_z[:3] == -torch.inf).all()
     assert (by_z[:3] == 0).all()
@@ -185,8 +185,8 @@ def test_a_user_with_everything_hidden_has_no_sum_and_no_gradient(way, known):
 
 @every_way
 def test_users_of_weight_zero_have_no_gradient(way):
-    own = [tensor.to(way.device, way.kind) for tensor in problem(3, 2, 4, 20)]
-    _, gradients = with_gradients(lambda *t: way.log_partition(*t, 0.1), own, [torch.zeros(3)])
+    tensors = [tensor.to(way.device, way.kind) for tensor in problem(3, 2, 4, 20)]
+    _, gradients = with_gradients(lambda *t: way.log_partition(*t, 0.1), tensors, [torch.zeros(3)])
     assert all((g == 0).all() for g in gradients)
 
 
@@ -244,15 +244,17 @@ def test_no_temperature_overflows_the_likelihood(check_likelihood, temperature, 
 
 
 @pytest.mark.parametrize("balance", [0.3, 0.5, 1.0])
-def test_long_histories_are_held_back_by_their_weights(check_likelihood, balance):
+def test_long_histories_are_down_weighted(check_likelihood, balance):
     check_likelihood(problem(4, 3, 8, 33), [[0, 5], [1], [], list(range(33))], balance=balance)
 
 
-def test_interactions_count_one_on_average_however_long_histories_are_held_back():
+def test_interactions_count_one_on_average_for_any_balance():
     for balance in (0.0, 0.5, 1.0):
-        own = replace(histories([[0, 5], [1], [], list(range(33))]), balance=balance)
-        assert float(own.weights @ own.counts.double()) == pytest.approx(36)
-    assert float(own.weights[0] * 2) == pytest.approx(float(own.weights[3] * 33))  # with 1 every user counts the same
+        batch = replace(histories([[0, 5], [1], [], list(range(33))]), balance=balance)
+        assert float(batch.weights @ batch.counts.double()) == pytest.approx(36)
+    assert float(batch.weights[0] * 2) == pytest.approx(
+        float(batch.weights[3] * 33)
+    )  # with 1 every user counts the same
     assert replace(histories([[], []]), balance=0.5).weights.isfinite().all()
 
 
@@ -264,11 +266,11 @@ def test_own_items_may_lack_a_concept(check_likelihood, tiny):
     check_likelihood([z, h, log_c.log()], [[1], [2, 3], [4, 0]])
 
 
-def test_histories_that_are_all_empty_have_likelihood_one(check_likelihood):
+def test_empty_histories_have_likelihood_one(check_likelihood):
     check_likelihood(problem(3, 2, 4, 10), [[], [], []])
 
 
-def test_histories_of_everything_are_counted_in_full(check_likelihood):
+def test_histories_of_all_items_count_in_full(check_likelihood):
     check_likelihood(problem(3, 2, 4, 10), [list(range(10))] * 3)
 
 
@@ -292,9 +294,9 @@ def test_bf16_on_a_cpu_rounds_the_gradients_only():
     rows = choose_rows(6, 60, torch.Generator().manual_seed(0))
 
     def likelihood(precision):
-        own = histories(rows)
+        batch = histories(rows)
         one = [torch.ones(())]
-        return with_gradients(lambda *t: log_likelihood(*t, 0.1, own, precision=precision), inputs, one)
+        return with_gradients(lambda *t: log_likelihood(*t, 0.1, batch, precision=precision), inputs, one)
 
     (value,), gradients = likelihood("fp32")
     (rounded,), by_rounded = likelihood("bf16")
@@ -306,7 +308,7 @@ def test_bf16_on_a_cpu_rounds_the_gradients_only():
 
 
 @pytest.mark.parametrize("scratch", [1 << 15, 1 << 17])
-def test_no_tensor_as_large_as_users_times_items_is_made(scratch, monkeypatch):
+def test_no_tensor_has_the_size_of_users_times_items(scratch, monkeypatch):
     monkeypatch.setattr(partition, "SCRATCH", scratch)
     batch, items = 64, 20_000
     inputs = [tensor.float().requires_grad_() for tensor in problem(batch, 2, 4, items)]
@@ -328,7 +330,7 @@ def test_no_tensor_as_large_as_users_times_items_is_made(scratch, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 64])
-def test_many_threads_do_not_make_blocks_of_single_users(threads, monkeypatch):
+def test_many_threads_do_not_shrink_blocks_to_single_users(threads, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     z, h, log_c = torch.randn(40, 2, 3), torch.randn(5, 3), torch.zeros(5, 2)
     heights = [logits.shape[0] for _, logits in partition._blocks_of_users(z, h, log_c, 12)]

@@ -43,7 +43,7 @@ def way(request, monkeypatch):
 
 
 class Given(Sampler):
-    """Draws what it is told."""
+    """Draws a fixed list of items."""
 
     def __init__(self, popularity, sampling, drawn):
         super().__init__(popularity, sampling)
@@ -63,60 +63,60 @@ def local_problem(inputs, local):
     return z, h[local.rows], log_c[local.rows]
 
 
-def estimate(inputs, own, sampler, negatives, generator=None):
-    """What sampled_log_likelihood takes for Z of the only user, who has the items `own`."""
-    local = gather(histories([own]), sampler, negatives, generator)
+def estimate(inputs, history, sampler, negatives, generator=None):
+    """The estimate of Z for a single user with this history."""
+    local = gather(histories([history]), sampler, negatives, generator)
     tables = local_problem(inputs, local)
     sums, _ = positives(*tables, 0.1, local.histories)
     likelihood = sampled_log_likelihood(*tables, 0.1, local)
-    return float(torch.exp((sums[0] - likelihood) / len(own)))
+    return float(torch.exp((sums[0] - likelihood) / len(history)))
 
 
 @every_sampling
-@pytest.mark.parametrize("own", [[0], [2], [0, 3], [1, 2, 3], [0, 1, 2, 3]])
-def test_the_estimate_is_right_on_average_over_all_draws(way, sampling, own):
+@pytest.mark.parametrize("history", [[0], [2], [0, 3], [1, 2, 3], [0, 1, 2, 3]])
+def test_the_estimate_is_unbiased_over_all_draws(way, sampling, history):
     inputs = problem(1, 2, 3, 4)
     truth = float(naive_log_partition(*inputs, 0.1).exp())
     mean = total = 0.0
     for drawn in itertools.product(range(4), repeat=2):
         sampler = Given(torch.tensor([9, 0, 4, 1]), sampling, drawn)
         chance = float(sampler.log_q.double()[list(drawn)].sum().exp())
-        mean += chance * estimate(inputs, own, sampler, 2)
+        mean += chance * estimate(inputs, history, sampler, 2)
         total += chance
     assert total == pytest.approx(1, rel=SINGLE_Q)
     assert mean == pytest.approx(truth, rel=SINGLE_Q)
 
 
 @every_sampling
-def test_the_estimate_is_right_on_average_in_a_larger_catalogue(sampling):
+def test_the_estimate_is_unbiased_in_a_larger_catalogue(sampling):
     inputs = problem(1, 3, 6, 60, seed=1)
     sampler, generator = Sampler(popularity_of(60), sampling), torch.Generator().manual_seed(0)
-    own = [1, 17, 30, 31, 59]
-    found = torch.tensor([estimate(inputs, own, sampler, 16, generator) for _ in range(600)])
-    standard_error = float(found.std() / math.sqrt(len(found)))
+    history = [1, 17, 30, 31, 59]
+    estimates = torch.tensor([estimate(inputs, history, sampler, 16, generator) for _ in range(600)])
+    standard_error = float(estimates.std() / math.sqrt(len(estimates)))
     truth = float(naive_log_partition(*inputs, 0.1).exp())
-    assert abs(float(found.mean()) - truth) < 4 * standard_error
+    assert abs(float(estimates.mean()) - truth) < 4 * standard_error
     assert standard_error < 0.1 * truth, "too wide to tell anything"
 
 
 @every_sampling
-def test_the_likelihood_approaches_the_exact_one_as_draws_grow_many(sampling):
+def test_the_likelihood_approaches_the_exact_one_with_many_draws(sampling):
     inputs, rows = problem(3, 2, 4, 10), [[0, 4], [], [1, 2, 9]]
     sampler = Sampler(popularity_of(10), sampling)
     local = gather(histories(rows), sampler, 100_000, torch.Generator().manual_seed(0))
-    found = sampled_log_likelihood(*local_problem(inputs, local), 0.1, local)
-    assert float(found) == pytest.approx(float(naive_log_likelihood(*inputs, 0.1, rows)), rel=0.01)
+    estimated = sampled_log_likelihood(*local_problem(inputs, local), 0.1, local)
+    assert float(estimated) == pytest.approx(float(naive_log_likelihood(*inputs, 0.1, rows)), rel=0.01)
 
 
 def test_draws_of_every_item_in_proportion_give_the_exact_likelihood_and_gradients(way):
     inputs, rows = problem(3, 2, 4, 10), [[0, 4], [], [1, 2, 9]]
     local = gather(histories(rows), Given(torch.zeros(10), "uniform", list(range(10)) * 3), 30, None)
     weight = [torch.tensor(1.0)]
-    found, gradients = with_gradients(
+    estimated, gradients = with_gradients(
         lambda *t: sampled_log_likelihood(*local_problem(t, local), 0.1, local), inputs, weight
     )
     exact, expected = with_gradients(lambda *t: log_likelihood(*t, 0.1, histories(rows)), inputs, weight)
-    assert_near(found[0], exact[0], SINGLE_Q)
+    assert_near(estimated[0], exact[0], SINGLE_Q)
     for ours, true in zip(gradients, expected, strict=True):
         assert_near(ours, true, SINGLE_Q)
 
@@ -131,11 +131,11 @@ def test_gradients_are_those_of_the_estimate(way, draws):
 
     def truth(z, h, log_c):
         total = 0 * z.sum()
-        for user, own in enumerate(rows):
+        for user, history in enumerate(rows):
             p = naive_logits(z, h, log_c, 0.1, user).exp().sum(dim=1)
-            others = [p[item] * weights[item].exp() for item in drawn if item not in own]
-            z_u = p[own].sum() + sum(others, 0 * z.sum())
-            total = total + (p[own].log() - z_u.log()).sum() if own else total
+            others = [p[item] * weights[item].exp() for item in drawn if item not in history]
+            z_u = p[history].sum() + sum(others, 0 * z.sum())
+            total = total + (p[history].log() - z_u.log()).sum() if history else total
         return total
 
     assert_same(
@@ -144,21 +144,21 @@ def test_gradients_are_those_of_the_estimate(way, draws):
     )  # fmt: skip
 
 
-def test_long_histories_are_held_back_in_the_estimate_as_in_the_exact_likelihood(way):
+def test_long_histories_are_down_weighted_as_in_the_exact_likelihood(way):
     inputs, rows = problem(3, 2, 4, 10), [[0, 4], [], [1, 2, 9]]
-    own = replace(histories(rows), balance=0.5)
-    local = gather(own, Given(torch.zeros(10), "uniform", list(range(10)) * 3), 30, None)
+    batch = replace(histories(rows), balance=0.5)
+    local = gather(batch, Given(torch.zeros(10), "uniform", list(range(10)) * 3), 30, None)
     weight = [torch.tensor(1.0)]
-    found, gradients = with_gradients(
+    estimated, gradients = with_gradients(
         lambda *t: sampled_log_likelihood(*local_problem(t, local), 0.1, local), inputs, weight
     )
-    exact, expected = with_gradients(lambda *t: log_likelihood(*t, 0.1, own), inputs, weight)
-    assert_near(found[0], exact[0], SINGLE_Q)
+    exact, expected = with_gradients(lambda *t: log_likelihood(*t, 0.1, batch), inputs, weight)
+    assert_near(estimated[0], exact[0], SINGLE_Q)
     for ours, true in zip(gradients, expected, strict=True):
         assert_near(ours, true, SINGLE_Q)
 
 
-def test_a_user_who_owns_every_draw_is_estimated_by_the_own_items_alone(way):
+def test_a_user_who_has_every_draw_is_estimated_from_their_items_alone(way):
     inputs = [tensor.float() for tensor in problem(2, 2, 3, 6)]
     rows = [[0, 1, 2], [5]]
     local = gather(histories(rows), Given(torch.ones(6), "popularity", [1, 0, 1]), 3, None)
@@ -170,11 +170,11 @@ def test_a_user_who_owns_every_draw_is_estimated_by_the_own_items_alone(way):
     assert gradients[0].abs().sum(dim=(1, 2)).min() > 0
     sums, totals = positives(inputs[0][:1], *inputs[1:], 0.1, histories(rows[:1]))
     alone = gather(histories(rows[:1]), Given(torch.ones(6), "popularity", [1, 0, 1]), 3, None)
-    found = sampled_log_likelihood(inputs[0][:1], *local_problem(inputs, alone)[1:], 0.1, alone)
-    assert float(found) == pytest.approx(float(sums[0] - 3 * totals[0]), rel=1e-5)
+    estimated = sampled_log_likelihood(inputs[0][:1], *local_problem(inputs, alone)[1:], 0.1, alone)
+    assert float(estimated) == pytest.approx(float(sums[0] - 3 * totals[0]), rel=1e-5)
 
 
-def test_only_the_rows_of_own_and_drawn_items_have_a_gradient(way):
+def test_only_rows_in_histories_or_draws_have_a_gradient(way):
     inputs, rows = problem(2, 2, 3, 30), [[0, 7], [12]]
     local = gather(histories(rows), Given(torch.ones(30), "uniform", [3, 7, 20, 3]), 4, None)
     _, (_, by_items, by_assignment) = with_gradients(
@@ -194,7 +194,7 @@ def test_only_the_rows_of_own_and_drawn_items_have_a_gradient(way):
         ("uniform", lambda count, rank: 1.0),
     ],
 )
-def test_items_are_drawn_as_often_as_their_probabilities_say(sampling, weight):
+def test_items_are_drawn_with_their_probabilities(sampling, weight):
     counts = [5, 0, 100, 30, 31, 2]
     ranks = [3, 5, 0, 2, 1, 4]
     expected = torch.tensor([weight(count, rank) for count, rank in zip(counts, ranks, strict=True)]).double()
@@ -218,17 +218,17 @@ some_draws = st.lists(st.integers(0, 14), min_size=1, max_size=20)
 
 
 @given(rows=some_rows, drawn=some_draws)
-def test_the_local_catalogue_names_the_same_items(rows, drawn):
+def test_the_local_catalogue_has_the_same_items(rows, drawn):
     local = gather(histories(rows), Given(torch.ones(15), "popularity", drawn), len(drawn), None)
     assert local.rows.tolist() == sorted({*drawn, *(item for row in rows for item in row)})
     assert local.rows[local.draws].tolist() == drawn
     for user, row in enumerate(rows):
-        own = slice(int(local.histories.starts[user]), int(local.histories.stops[user]))
-        assert local.rows[local.histories.items[own]].tolist() == row
+        block = slice(int(local.histories.starts[user]), int(local.histories.stops[user]))
+        assert local.rows[local.histories.items[block]].tolist() == row
 
 
 @given(rows=some_rows, drawn=some_draws)
-def test_each_drawn_item_counts_once_with_its_weight_and_not_for_users_who_own_it(rows, drawn):
+def test_each_drawn_item_counts_once_and_not_for_users_who_have_it(rows, drawn):
     sampler = Given(torch.arange(15), "popularity", drawn)
     local = gather(histories(rows), sampler, len(drawn), None)
     assert local.hidden.shape == (len(rows), len(drawn))
@@ -245,8 +245,8 @@ def test_each_drawn_item_counts_once_with_its_weight_and_not_for_users_who_own_i
 def test_distinct_values_in_a_buffer_of_fixed_size_are_those_of_torch(values, more):
     values = torch.tensor(values)
     expected, places = torch.unique(values, return_inverse=True)
-    rows, count, found = _unique(values, len(expected) + more)
+    rows, count, inverse = _unique(values, len(expected) + more)
     assert len(rows) == len(expected) + more
     assert int(count) == len(expected)
     assert torch.equal(rows[: int(count)], expected)
-    assert torch.equal(found, places)
+    assert torch.equal(inverse, places)

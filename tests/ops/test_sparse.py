@@ -1,4 +1,4 @@
-"""Sums over the batch's own interactions, on a CPU and by kernels, against loops in float64."""
+"""Sums over the interactions of a batch, on a CPU and by kernels, against loops in float64."""
 
 import pytest
 import torch
@@ -28,10 +28,10 @@ from tests.truth import (
 def naive_sums(table, log_c, rows, keep=None):
     """A_uk and Q_uk, interaction by interaction."""
     place, a, q = 0, [], []
-    for own in rows:
+    for history in rows:
         sums = torch.zeros(log_c.shape[1], table.shape[1]).double() * table.sum()
         squares = torch.zeros(log_c.shape[1]).double() * log_c.sum()
-        for item in own:
+        for item in history:
             kept = 1.0 if keep is None else keep[place]
             sums = sums + kept * log_c[item].exp()[:, None] * table[item]
             squares = squares + log_c[item].exp() ** 2
@@ -136,17 +136,17 @@ def test_positives_do_not_overflow_at_any_temperature(way, temperature):
     inputs = [tensor.float() for tensor in problem(3, 2, 4, 20)]
     rows = [[3, 4, 5], [], list(range(20))]
     if way == "cpu":
-        found = positives(*inputs, temperature, histories(rows))
+        sums = positives(*inputs, temperature, histories(rows))
     else:
         from macrid.ops.sparse_triton import Positives
 
-        own = [tensor.to(DEVICE) for tensor in inputs]
-        found = Positives.apply(*own, somewhere(rows), temperature, "fp32")
-    for ours, truth in zip(found, naive_positives(*(t.double() for t in inputs), temperature, rows), strict=True):
+        tensors = [tensor.to(DEVICE) for tensor in inputs]
+        sums = Positives.apply(*tensors, somewhere(rows), temperature, "fp32")
+    for ours, truth in zip(sums, naive_positives(*(t.double() for t in inputs), temperature, rows), strict=True):
         assert_near(ours, truth, SINGLE.values)
 
 
-def test_a_batch_without_any_interaction_has_sums_of_nothing():
+def test_a_batch_without_interactions_has_empty_sums():
     rows = [[], [], []]
     assert_same(
         lambda *t: sum_by_concept(*t, histories(rows)), lambda *t: naive_sums(*t, rows),
@@ -186,7 +186,7 @@ def test_dropout_masks_repeat_with_their_seed_and_differ_between_seeds():
 
 @runs_kernels
 @pytest.mark.parametrize("concepts", [3, 40])
-def test_dropout_by_a_seed_leaves_out_the_same_interactions_forward_and_backward(by_kernels, chunks, concepts):
+def test_dropout_drops_the_same_interactions_forward_and_backward(by_kernels, chunks, concepts):
     rows = rows_for(4, 50)
     placed, dropout = somewhere(rows), dropout_of(11, 0.4)
     keep = mask_of(dropout, placed, 50)
@@ -207,61 +207,61 @@ def test_a_dropped_interaction_does_not_change_the_norm(by_kernels):
 
 
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch was built without MKL")
-def test_products_without_mkl_are_those_with_it(monkeypatch):
+def test_products_are_the_same_with_and_without_mkl(monkeypatch):
     rows = rows_for(4, 30)
     weights = [mixed_weights(4), mixed_weights(4)]
-    found = []
+    results = []
     for available in (True, False):
-        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda own=available: own)
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda answer=available: answer)
         values, gradients = with_gradients(
             lambda *t: positives(*t, 0.1, histories(rows)), problem(4, 3, 8, 30), weights
         )
-        found.append([*values, *gradients])
-    for ours, fallback in zip(*found, strict=True):
+        results.append([*values, *gradients])
+    for ours, fallback in zip(*results, strict=True):
         torch.testing.assert_close(ours, fallback, rtol=1e-12, atol=1e-12)
 
 
 some_rows = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=6)
 
 
-def rows_in(found: Histories) -> list[list[int]]:
-    return [found.items[a:b].tolist() for a, b in zip(found.starts, found.stops, strict=True)]
+def rows_in(batch: Histories) -> list[list[int]]:
+    return [batch.items[a:b].tolist() for a, b in zip(batch.starts, batch.stops, strict=True)]
 
 
 @given(rows=some_rows, data=st.data())
-def test_histories_where_only_some_are_kept_hold_those_in_order(rows, data):
+def test_kept_interactions_stay_in_order(rows, data):
     size = sum(map(len, rows))
     keep = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
     flags = iter(keep)
     expected = [[item for item in row if next(flags)] for row in rows]
-    found = histories(rows).where(torch.tensor(keep, dtype=torch.bool).nonzero()[:, 0])
-    check_histories(found, expected)
+    kept = histories(rows).where(torch.tensor(keep, dtype=torch.bool).nonzero()[:, 0])
+    check_histories(kept, expected)
 
 
 @given(rows=some_rows, data=st.data())
-def test_histories_of_some_users_are_theirs(rows, data):
+def test_a_slice_of_users_has_their_histories(rows, data):
     first = data.draw(st.integers(0, len(rows) - 1))
     last = data.draw(st.integers(first + 1, len(rows) + 3))
     check_histories(histories(rows).of(slice(first, last)), rows[first:last])
 
 
-def check_histories(found, expected):
-    assert rows_in(found) == expected
-    assert found.rows.tolist() == [user for user, row in enumerate(expected) for _ in row]
-    assert found.offsets.tolist() == [0, *torch.tensor([len(row) for row in expected]).cumsum(0).tolist()]
-    assert found.counts.tolist() == [len(row) for row in expected]
-    assert found.longest >= max(map(len, expected))
+def check_histories(batch, expected):
+    assert rows_in(batch) == expected
+    assert batch.rows.tolist() == [user for user, row in enumerate(expected) for _ in row]
+    assert batch.offsets.tolist() == [0, *torch.tensor([len(row) for row in expected]).cumsum(0).tolist()]
+    assert batch.counts.tolist() == [len(row) for row in expected]
+    assert batch.longest >= max(map(len, expected))
 
 
 @given(rows=some_rows)
 def test_histories_by_item_list_the_users_of_every_item(rows):
-    found = histories(rows)
-    order, users, offsets = found.by_item
-    assert sorted(order.tolist()) == list(range(len(found.items)))
-    assert torch.equal(found.rows[order], users)
+    batch = histories(rows)
+    order, users, offsets = batch.by_item
+    assert sorted(order.tolist()) == list(range(len(batch.items)))
+    assert torch.equal(batch.rows[order], users)
     highest = max((item for row in rows for item in row), default=-1)
     assert len(offsets) == highest + 2
     for item in range(highest + 1):
-        own = slice(int(offsets[item]), int(offsets[item + 1]))
-        assert sorted(users[own].tolist()) == [user for user, row in enumerate(rows) if item in row]
-        assert all(int(found.items[place]) == item for place in order[own])
+        block = slice(int(offsets[item]), int(offsets[item + 1]))
+        assert sorted(users[block].tolist()) == [user for user, row in enumerate(rows) if item in row]
+        assert all(int(batch.items[place]) == item for place in order[block])

@@ -17,8 +17,8 @@ def naive(components, items, log_assignment, temperature, concept_of=None):
     """log p_ui − log Z_u in float64: (batch, items)."""
     z, h, log_c = components.double(), items.double(), log_assignment.double()
     if concept_of is not None:
-        own = torch.nn.functional.one_hot(concept_of, log_c.shape[1]).bool()
-        log_c = log_c.masked_fill(~own, -torch.inf)
+        likeliest = torch.nn.functional.one_hot(concept_of, log_c.shape[1]).bool()
+        log_c = log_c.masked_fill(~likeliest, -torch.inf)
     logits = torch.stack([z[:, k] @ h.t() / temperature + log_c[:, k] for k in range(z.shape[1])])
     scores = logits.logsumexp(dim=0)
     return scores - scores.logsumexp(dim=1, keepdim=True)
@@ -37,9 +37,9 @@ def problem(batch, concepts, dim, items, seed=0, dtype=torch.float64, zero=0.0):
     return z, h, c.log()
 
 
-def check(found, truth, forbidden, tolerance):
+def check(ranking, truth, forbidden, tolerance):
     """The values are those of a full sort, and the positions have these values."""
-    positions, log_p = found
+    positions, log_p = ranking
     truth = truth.masked_fill(forbidden, -torch.inf)
     expected = truth.sort(dim=1, descending=True).values[:, : positions.shape[1]]
     torch.testing.assert_close(log_p.double(), expected, rtol=tolerance, atol=tolerance)
@@ -55,7 +55,7 @@ def check(found, truth, forbidden, tolerance):
     tile=st.sampled_from([1, 8, 64, 1 << 19]), block=st.sampled_from([1, 30, 1 << 24]),
     users=st.sampled_from([1, 3, 512]), group=st.sampled_from([2, 16]), zero=st.sampled_from([0.0, 0.5]),
 )  # fmt: skip
-def test_the_best_are_those_of_a_full_sort_whatever_the_tiles(
+def test_the_best_equal_those_of_a_full_sort_for_any_tiles(
     batch, concepts, dim, items, n, hard, seed, temperature, hide, limit, tile, block, users, group, zero
 ):
     z, h, log_c = problem(batch, concepts, dim, items, seed, zero=zero)
@@ -66,12 +66,12 @@ def test_the_best_are_those_of_a_full_sort_whatever_the_tiles(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"TILE": {"cpu": tile}, "BLOCK": {"cpu": block}, "USERS": users, "GROUP": group}.items():
             patch.setattr(topk, name, value)
-        found = top(
+        ranking = top(
             z, h, log_c, temperature, min(n, items), hidden=hidden.nonzero(as_tuple=True) if hide else None,
             allowed=allowed if limit else None, concept_of=concept_of,
         )  # fmt: skip
-    assert found[0].shape == found[1].shape == (batch, min(n, items))
-    check(found, naive(z, h, log_c, temperature, concept_of), hidden | ~allowed, 1e-10)
+    assert ranking[0].shape == ranking[1].shape == (batch, min(n, items))
+    check(ranking, naive(z, h, log_c, temperature, concept_of), hidden | ~allowed, 1e-10)
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -82,12 +82,12 @@ def test_single_precision_finds_the_best_of_many_items_within_its_precision(hard
     hidden = (torch.arange(70).repeat_interleave(70), torch.randint(0, 5003, (4900,)))
     forbidden = torch.zeros(70, 5003, dtype=torch.bool)
     forbidden[hidden] = True
-    found = top(z, h, log_c, temperature, 100, hidden=hidden, concept_of=concept_of)
-    check(found, naive(z, h, log_c, temperature, concept_of), forbidden, 1e-6 / temperature)
+    ranking = top(z, h, log_c, temperature, 100, hidden=hidden, concept_of=concept_of)
+    check(ranking, naive(z, h, log_c, temperature, concept_of), forbidden, 1e-6 / temperature)
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.001])
-def test_assignments_of_next_to_nothing_in_all_concepts_are_ranked_too(temperature):
+def test_items_with_tiny_assignments_are_ranked_too(temperature):
     z, h, log_c = problem(3, 2, 4, 50, dtype=torch.float32)
     log_c[::2] -= 70
     check(top(z, h, log_c, temperature, 50), naive(z, h, log_c, temperature), torch.tensor(False), 1e-6 / temperature)
@@ -99,7 +99,7 @@ def test_vectors_of_any_length_are_ranked_without_overflow():
     check(top(z, h, log_c, 0.1, 50), naive(z, h, log_c, 0.1), torch.tensor(False), 1e-4)
 
 
-def test_no_user_at_all_is_answered_with_no_row():
+def test_no_users_give_no_rows():
     z, h, log_c = problem(0, 2, 4, 50)
     positions, log_p = top(z, h, log_c, 0.1, 5)
     assert positions.shape == log_p.shape == (0, 5)

@@ -1,4 +1,4 @@
-"""Adam with clipping, on whole tables and on rows, against torch's own."""
+"""Adam with clipping, on whole tables and on rows, against torch's."""
 
 import pytest
 import torch
@@ -31,8 +31,8 @@ def torch_steps(parameters, gradients, clip, l2, learning_rate=0.03):
         optimiser.step()
 
 
-def assert_equal_tables(found, expected):
-    for ours, theirs in zip(found, expected, strict=True):
+def assert_equal_tables(tables, expected):
+    for ours, theirs in zip(tables, expected, strict=True):
         assert_near(ours.detach(), theirs.detach(), ROUNDING)
 
 
@@ -49,7 +49,7 @@ settings = pytest.mark.parametrize(
 
 @settings
 @pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
-def test_steps_on_whole_tables_are_those_of_torch_with_clipping(clip, l2, kernel, monkeypatch):
+def test_steps_on_whole_tables_equal_torch_with_clipping(clip, l2, kernel, monkeypatch):
     monkeypatch.setattr(kernels, "serve", lambda tensor: kernel)
     device, shape = DEVICE if kernel else "cpu", (40, 33)  # more numbers than one program takes
     ours, theirs = [nn.Parameter(table.detach().to(device)) for table in tables(0, *shape)], tables(0, *shape)
@@ -65,7 +65,7 @@ def test_steps_on_whole_tables_are_those_of_torch_with_clipping(clip, l2, kernel
 
 @settings
 @pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
-def test_steps_on_all_rows_are_those_on_whole_tables(clip, l2, kernel):
+def test_steps_on_all_rows_equal_steps_on_whole_tables(clip, l2, kernel):
     device = DEVICE if kernel else "cpu"
     ours, theirs = [nn.Parameter(table.detach().to(device)) for table in tables()], tables()
     gradients = gradients_of(5)
@@ -79,7 +79,7 @@ def test_steps_on_all_rows_are_those_on_whole_tables(clip, l2, kernel):
     assert_equal_tables(ours, theirs)
 
 
-def test_steps_on_some_rows_are_those_of_sparse_adam():
+def test_steps_on_some_rows_equal_sparse_adam():
     (ours, _), (theirs, _) = tables(), tables()
     optimiser, sparse = Adam([ours], 0.03, 0.0), torch.optim.SparseAdam([theirs], lr=0.03)
     for number, (gradient, _) in enumerate(gradients_of(6)):
@@ -91,7 +91,7 @@ def test_steps_on_some_rows_are_those_of_sparse_adam():
 
 
 @pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
-def test_rows_that_were_not_touched_stay_as_they_were_to_the_last_bit(kernel):
+def test_other_rows_stay_exactly_the_same(kernel):
     device = DEVICE if kernel else "cpu"
     table = nn.Parameter(tables()[0].detach().to(device))
     optimiser = Adam([table], 0.03, 0.1)
@@ -114,7 +114,7 @@ def test_rows_that_were_not_touched_stay_as_they_were_to_the_last_bit(kernel):
 
 @runs_kernels
 @pytest.mark.parametrize(("rows", "dim"), [(1, 1), (40, 33)])
-def test_the_kernel_changes_rows_as_torch_does(rows, dim):
+def test_the_kernel_updates_rows_as_torch_does(rows, dim):
     start = torch.randn(50, dim, generator=torch.Generator().manual_seed(0))
     plain, by_kernel = nn.Parameter(start.clone()), nn.Parameter(start.to(DEVICE))
     optimisers = Adam([plain], 0.01, 0.05), Adam([by_kernel], 0.01, 0.05)
@@ -129,7 +129,7 @@ def test_the_kernel_changes_rows_as_torch_does(rows, dim):
         assert_near(optimisers[1].state[by_kernel][name], value, ROUNDING, name)
 
 
-def test_the_norm_that_is_clipped_is_that_of_rows_and_whole_tables_together():
+def test_the_clipped_norm_covers_rows_and_whole_tables():
     items, matrix = tables()
     optimiser = Adam([items, matrix], 0.03, 0.0)
     matrix.grad = torch.full_like(matrix, 2.0)

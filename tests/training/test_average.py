@@ -20,20 +20,20 @@ def follow(epochs: float, values: list[float]) -> tuple[nn.Linear, Average]:
     return network, average
 
 
-def test_each_epoch_counts_its_share_and_those_before_it_the_rest():
+def test_each_epoch_counts_its_share_and_earlier_ones_the_rest():
     network, average = follow(4, [1.0, 5.0, 2.0])
     with average.used():
         assert network.weight.item() == pytest.approx(0.75 * (0.75 * 1 + 0.25 * 5) + 0.25 * 2)
 
 
-def test_the_weights_of_training_come_back_afterwards_even_after_an_error():
+def test_training_weights_are_restored_even_after_an_error():
     network, average = follow(4, [1.0, 5.0])
     with pytest.raises(RuntimeError), average.used():
         raise RuntimeError
     assert network.weight.item() == 5.0
 
 
-def test_an_average_over_one_epoch_changes_and_keeps_nothing():
+def test_an_average_over_one_epoch_does_nothing():
     network, average = follow(1, [1.0, 5.0])
     assert not average.weights
     with average.used():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -37,13 +38,13 @@ def fit(model, split, **training):
     )
 
 
-def test_the_same_seed_gives_the_same_model_to_the_last_bit(shop_split):
+def test_the_same_seed_gives_exactly_the_same_model(shop_split):
     first, second, other = (fit(small(), shop_split, seed=seed) for seed in (5, 5, 6))
     assert same(weights(first), weights(second))
     assert not same(weights(first), weights(other))
 
 
-def test_the_same_seed_gives_the_same_model_where_sums_are_shared_between_threads(shop_split):
+def test_the_same_seed_gives_the_same_model_with_several_threads(shop_split):
     first, second = (
         macrid.MacridVAE(concepts=7, dim=8).fit(shop_split.train, epochs=6, batch_size=300, device="cpu") for _ in "ab"
     )
@@ -102,39 +103,37 @@ def test_l2_makes_parameters_smaller(shop_split):
     assert held.network.context_vectors.norm() < plain.network.context_vectors.norm()
 
 
-def test_batches_follow_the_number_of_users_unless_told():
+def test_the_default_batch_size_depends_on_the_number_of_users():
     assert TrainingSettings().users_per_step(5034) == 500
     assert TrainingSettings().users_per_step(503) == 101
     assert TrainingSettings(batch_size=32).users_per_step(503) == 32
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
-    [({"learning_rate": 0}, "learning_rate is 0; it must be above 0"), ({"epochs": 0}, "epochs is 0"),
-     ({"device": "tpu9"}, "device is 'tpu9'"),
-     ({"device": "meta"}, "give auto, cpu, cuda or cuda:N"), ({"device": "cuda:99"}, "GPUs; give auto or cpu"),
-     ({"speed": 1}, "'speed'")],
+    ("settings", "value"),
+    [({"learning_rate": 0}, "learning_rate is 0"), ({"epochs": 0}, "epochs is 0"), ({"device": "tpu9"}, "'tpu9'"),
+     ({"device": "meta"}, "'meta'"), ({"device": "cuda:99"}, "'cuda:99'"), ({"speed": 1}, "'speed'")],
 )  # fmt: skip
-def test_a_bad_training_setting_is_named(shop_split, settings, told):
-    with pytest.raises(SettingsError, match=told):
+def test_a_bad_training_setting_is_named(shop_split, settings, value):
+    with pytest.raises(SettingsError, match=value):
         fit(small(), shop_split, **settings)
 
 
-def test_validation_over_other_items_is_refused(shop_split):
-    with pytest.raises(DataError, match="take both from one split"):
+def test_validation_over_other_items_is_an_error(shop_split):
+    with pytest.raises(DataError, match=r"\b160\b.*\b50\b"):
         small().fit(shop_split.train.matrix[:, :50], validation=shop_split.validation)
 
 
-def test_validation_users_with_nothing_to_predict_are_refused(shop_split):
+def test_validation_users_with_nothing_to_predict_are_an_error(shop_split):
     nothing = replace(shop_split.validation, target=shop_split.validation.target * 0)
     nothing.target.eliminate_zeros()
-    with pytest.raises(DataError, match="no validation user has anything to predict"):
+    with pytest.raises(DataError, match="validation"):
         small().fit(shop_split.train, validation=nothing)
 
 
-def test_two_trainings_cannot_write_into_one_folder(shop_split, tmp_path):
+def test_two_trainings_cannot_share_a_folder(shop_split, tmp_path):
     def second(record):
-        with pytest.raises(RunError, match="another training is writing here"):
+        with pytest.raises(RunError, match=re.escape(str(tmp_path))):
             fit(small(), shop_split, checkpoint=tmp_path)
 
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1, on_epoch=second)
@@ -142,18 +141,18 @@ def test_two_trainings_cannot_write_into_one_folder(shop_split, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(shop_split, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(RunError, match=re.escape(str(tmp_path / "file" / "training"))):
         fit(small(), shop_split, checkpoint=tmp_path / "file" / "training")
 
 
-def test_starting_anew_forgets_the_earlier_checkpoint(shop_split, tmp_path):
+def test_starting_over_discards_the_earlier_checkpoint(shop_split, tmp_path):
     fit(small(), shop_split, checkpoint=tmp_path, epochs=2)
     fresh = fit(small(beta=2.0), shop_split, checkpoint=tmp_path, epochs=1)
     assert [r.epoch for r in fit(small(beta=2.0), shop_split, checkpoint=tmp_path, epochs=1, resume=True).log] == [1]
     assert len(fresh.log) == 1
 
 
-def test_more_patience_lets_a_stopped_training_go_on(shop_split, tmp_path):
+def test_more_patience_lets_a_stopped_training_continue(shop_split, tmp_path):
     stopped = fit(small(), shop_split, checkpoint=tmp_path, epochs=60, learning_rate=0.2, patience=1)
     went_on = fit(small(), shop_split, checkpoint=tmp_path, epochs=60, learning_rate=0.2, patience=3, resume=True)
     assert len(went_on.log) > len(stopped.log)
@@ -169,23 +168,19 @@ def test_nan_stops_training_names_the_step_and_keeps_the_best_weights(shop_split
             with torch.no_grad():
                 model.network.context_vectors[0] = float("nan")
 
-    with pytest.raises(
-        TrainingError, match=r"the loss became nan in epoch 3, step 1 of 5 \(step 11 in all\); the weights"
-    ):
+    with pytest.raises(TrainingError, match=r"nan in epoch 3, step 1 of 5 \(step 11\b.*epoch 2\b"):
         fit(model, shop_split, average=1, on_epoch=poison)
     assert same(weights(model), kept[0])
     assert len(model.recommend([shop_split.items[0]], 3)) == 3
 
 
-def test_a_divergence_in_the_first_epoch_says_that_nothing_was_finished(shop_split):
-    with pytest.raises(
-        TrainingError, match=r"in epoch 1, step .* no epoch had been finished\. Try a smaller learning rate"
-    ):
+def test_a_divergence_in_the_first_epoch_names_the_step(shop_split):
+    with pytest.raises(TrainingError, match=r"epoch 1, step .*learning rate"):
         fit(small(), shop_split, learning_rate=1e30)
 
 
-def test_weights_broken_by_the_last_step_of_an_epoch_are_not_taken_for_the_best(shop_split):
-    with pytest.raises(TrainingError, match="the weights became too large for numbers in the last step of epoch 1; no"):
+def test_weights_that_overflow_in_the_last_step_of_an_epoch_are_an_error(shop_split):
+    with pytest.raises(TrainingError, match=r"epoch 1\b"):
         fit(small(), shop_split, learning_rate=1e30, epochs=1, batch_size=1000)
 
 
@@ -200,8 +195,8 @@ class Collapsed(macrid.MacridVAE):
             self.network.prototypes[0] = 1
 
 
-def test_a_collapse_warns_with_a_remedy(shop_split):
-    with pytest.warns(CollapseWarning, match=r"only 1\.0 of 6 concepts are in effective use; try a smaller"):
+def test_a_collapse_warns(shop_split):
+    with pytest.warns(CollapseWarning, match=r"1\.0 of 6 concepts"):
         Collapsed(concepts=6, dim=8).fit(shop_split.train, epochs=1)
 
 
@@ -255,14 +250,14 @@ def test_a_killed_training_resumes_to_the_result_of_an_uninterrupted_one(tmp_pat
     resumed = run("killed", "resume")
     epochs = [int(line) for line in resumed.communicate(timeout=120)[0].split()]
     assert resumed.returncode == 0
-    assert epochs[0] in (seen[-1], seen[-1] + 1), "it must go on, not start again"
+    assert epochs[0] in (seen[-1], seen[-1] + 1), "it must continue, not start over"
     first, second = (macrid.load(tmp_path / name / "run") for name in ("whole", "killed"))
     assert same(weights(first), weights(second))
     timeless = [[{**vars(r), "seconds": 0} for r in model.log] for model in (first, second)]
     assert timeless[0] == timeless[1]
 
 
-def test_resuming_what_has_ended_changes_nothing(shop_split, tmp_path):
+def test_resuming_a_finished_training_changes_nothing(shop_split, tmp_path):
     first = fit(small(), shop_split, checkpoint=tmp_path)
     again = fit(small(), shop_split, checkpoint=tmp_path, resume=True)
     assert same(weights(first), weights(again))
@@ -275,15 +270,15 @@ def test_more_epochs_can_be_added_by_resuming(shop_split, tmp_path):
     assert same(weights(whole), weights(fit(small(), shop_split, epochs=6, checkpoint=tmp_path, resume=True)))
 
 
-def test_a_checkpoint_of_other_settings_or_data_is_refused_and_named(shop_split, tmp_path):
+def test_a_checkpoint_of_other_settings_or_data_is_an_error_that_names_them(shop_split, tmp_path):
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
-    with pytest.raises(RunError, match=r"differs in beta \(was 1\.0, now 3\.0\), seed \(was 0, now 9\)"):
+    with pytest.raises(RunError, match=r"beta.*1\.0.*3\.0.*seed.*0.*9"):
         fit(small(beta=3.0), shop_split, checkpoint=tmp_path, resume=True, seed=9)
-    with pytest.raises(RunError, match="differs in the interactions"):
+    with pytest.raises(RunError, match="interactions"):
         small().fit(shop_split.validation.history, checkpoint=tmp_path, resume=True, batch_size=60)
 
 
-def test_a_checkpoint_written_before_there_were_some_of_the_settings_is_resumed(shop_split, tmp_path, monkeypatch):
+def test_a_checkpoint_from_before_some_settings_existed_is_resumed(shop_split, tmp_path, monkeypatch):
     whole = fit(small(), shop_split, epochs=4)
     of_today = checkpoints.fingerprint
     newer = ("likelihood", "negatives", "sampling", "precision")
@@ -293,40 +288,38 @@ def test_a_checkpoint_written_before_there_were_some_of_the_settings_is_resumed(
     fit(small(), shop_split, epochs=2, checkpoint=tmp_path)
     monkeypatch.setattr(checkpoints, "fingerprint", of_today)
     assert same(weights(whole), weights(fit(small(), shop_split, epochs=4, checkpoint=tmp_path, resume=True)))
-    with pytest.raises(RunError, match=r"differs in likelihood \(was 'exact', now 'sampled'\)"):
+    with pytest.raises(RunError, match=r"likelihood.*'exact'.*'sampled'"):
         fit(small(), shop_split, checkpoint=tmp_path, resume=True, likelihood="sampled")
 
 
-def test_a_checkpoint_with_a_setting_that_was_removed_is_resumed_if_it_changed_nothing(
-    shop_split, tmp_path, monkeypatch
-):
+def test_a_checkpoint_with_a_removed_setting_is_resumed_if_it_had_no_effect(shop_split, tmp_path, monkeypatch):
     of_today = checkpoints.fingerprint
     for removed in ({"total_correlation": 0.0}, {"total_correlation": 0.3}):
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoints, "fingerprint", lambda *args, own=removed: {**of_today(*args), **own})
+            patch.setattr(checkpoints, "fingerprint", lambda *args, old=removed: {**of_today(*args), **old})
             fit(small(), shop_split, epochs=1, checkpoint=tmp_path / str(removed["total_correlation"]))
     assert len(fit(small(), shop_split, epochs=2, checkpoint=tmp_path / "0.0", resume=True).log) == 2
-    with pytest.raises(RunError, match=r"total_correlation \(was 0\.3"):
+    with pytest.raises(RunError, match=r"total_correlation.*0\.3"):
         fit(small(), shop_split, epochs=2, checkpoint=tmp_path / "0.3", resume=True)
 
 
-def test_a_checkpoint_of_a_newer_format_or_other_validation_users_is_refused(shop_split, tmp_path, monkeypatch):
+def test_a_checkpoint_of_a_newer_format_or_other_validation_users_is_an_error(shop_split, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "FORMAT", 99)
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
     monkeypatch.setattr(checkpoints, "FORMAT", 1)
-    with pytest.raises(RunError, match="made by a newer macrid, in format 99"):
+    with pytest.raises(RunError, match=r"\b99\b"):
         fit(small(), shop_split, checkpoint=tmp_path, resume=True)
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
-    with pytest.raises(RunError, match="differs in the interactions"):
+    with pytest.raises(RunError, match="interactions"):
         small().fit(shop_split.train, validation=shop_split.test, checkpoint=tmp_path, resume=True, batch_size=60)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
-def test_a_damaged_checkpoint_is_refused(shop_split, tmp_path, damage):
+def test_a_damaged_checkpoint_is_an_error(shop_split, tmp_path, damage):
     fit(small(), shop_split, checkpoint=tmp_path, epochs=1)
     file = tmp_path / checkpoints.FILE
     file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
-    with pytest.raises(RunError, match="not a readable checkpoint"):
+    with pytest.raises(RunError, match=checkpoints.FILE):
         fit(small(), shop_split, checkpoint=tmp_path, resume=True)
 
 

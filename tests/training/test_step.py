@@ -65,25 +65,25 @@ def assert_same_network(ours, theirs, tolerance=1e-5):
 
 @pytest.mark.parametrize("hidden_layers", [0, 1])
 @pytest.mark.parametrize("clip", [0.5, 1e9])
-def test_exact_steps_change_the_network_as_steps_by_hand_do(data, hidden_layers, clip):
+def test_exact_steps_equal_steps_by_hand(data, hidden_layers, clip):
     ours, theirs = network_of(hidden_layers=hidden_layers), network_of(hidden_layers=hidden_layers)
     step = step_of(ours, data, clip=clip, l2=0.01)
     optimiser = torch.optim.Adam(theirs.parameters(), lr=0.05, weight_decay=0.01)
     generator = torch.Generator().manual_seed(4)
     for users in (torch.tensor([0, 3, 5, 11]), torch.tensor([2, 1, 7])):
-        found = step(users)
+        losses = step(users)
         histories = data.batch(users)
         loss = theirs.loss(histories, theirs.draw_noise(histories, generator), 0.8)
-        assert found.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, clip), rel=1e-5)
+        assert losses.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, clip), rel=1e-5)
     assert_same_network(ours, theirs)
 
 
 @pytest.mark.parametrize("known_size", [False, True])
-def test_a_sampled_step_changes_the_network_as_a_step_by_hand_does(data, known_size):
+def test_a_sampled_step_equals_a_step_by_hand(data, known_size):
     ours, theirs = network_of(), network_of()
     step = step_of(ours, data, likelihood="sampled", negatives=8, sampling="log-uniform", clip=0.5)
     users = torch.tensor([0, 3, 5])
-    found = step(users, data.sizes([users])[0] if known_size else None)
+    losses = step(users, data.sizes([users])[0] if known_size else None)
 
     optimiser = torch.optim.Adam(theirs.parameters(), lr=0.05)
     generator = torch.Generator().manual_seed(4)
@@ -92,25 +92,25 @@ def test_a_sampled_step_changes_the_network_as_a_step_by_hand_does(data, known_s
     noise = theirs.draw_noise(local.histories, generator, items=len(local.rows))
     tables = LocalTables(theirs.item_vectors[local.rows], theirs.context_vectors[local.rows], local)
     loss = theirs.loss(local.histories, noise, 0.8, tables)
-    assert found.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, 0.5), rel=1e-5)
+    assert losses.tolist() == pytest.approx(by_hand(theirs, loss, optimiser, 0.5), rel=1e-5)
     assert len(local.rows) < ITEMS
     assert_same_network(ours, theirs)
 
 
 @runs_kernels
 @pytest.mark.parametrize("likelihood", ["exact", "sampled"])
-def test_steps_by_kernels_change_the_network_as_those_in_plain_torch_do(likelihood, monkeypatch):
+def test_steps_by_kernels_equal_those_in_plain_torch(likelihood, monkeypatch):
     monkeypatch.setattr(MacridNetwork, "draw_noise", lambda *_, **__: Noise())
     on_device = DeviceHistories(data_matrix(), torch.device(DEVICE))
     networks = network_of(hidden_layers=1).to(DEVICE), network_of(hidden_layers=1).to(DEVICE)
-    found = []
+    losses = []
     for network, by_kernels in zip(networks, (False, True), strict=True):
-        monkeypatch.setattr(kernels, "serve", lambda tensor, own=by_kernels: own)
+        monkeypatch.setattr(kernels, "serve", lambda tensor, answer=by_kernels: answer)
         step = step_of(network, on_device, likelihood=likelihood, negatives=8, clip=0.5, l2=0.01)
         batches = [torch.tensor(users, device=DEVICE) for users in ([0, 3, 5], [2, 1, 7], [11, 0, 4], [8, 9, 10])]
         sizes = on_device.sizes(batches) if likelihood == "sampled" else [None] * 4
-        found.append([step(*own).tolist() for own in zip(batches, sizes, strict=True)])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
+        losses.append([step(*batch).tolist() for batch in zip(batches, sizes, strict=True)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert_same_network(*networks, tolerance=1e-3)
 
 
@@ -137,7 +137,7 @@ def test_sampled_steps_neither_read_nor_change_other_rows(data):
 
 
 @pytest.mark.parametrize(("precision", "products_are"), [("fp32", "ieee"), ("tf32", "tf32"), ("bf16", "tf32")])
-def test_products_on_a_gpu_are_as_told_meanwhile_and_as_before_afterwards(precision, products_are):
+def test_the_precision_of_products_on_a_gpu_is_set_and_restored(precision, products_are):
     matmul = torch.backends.cuda.matmul
     before = matmul.fp32_precision
     with products(precision, torch.device("cpu")):
@@ -148,7 +148,7 @@ def test_products_on_a_gpu_are_as_told_meanwhile_and_as_before_afterwards(precis
 
 
 @pytest.mark.parametrize("native", [False, True])
-def test_precision_is_bf16_where_the_cpu_has_it_unless_told(native, monkeypatch):
+def test_the_default_precision_is_bf16_where_the_cpu_has_it(native, monkeypatch):
     cpu = torch.device("cpu")
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
@@ -170,17 +170,17 @@ def score(model, split):
 def score_of_popularity(split):
     seen, target = (part.toarray() > 0 for part in (split.validation.history, split.validation.target))
     scores = np.where(seen, -np.inf, np.asarray(split.train.matrix.sum(axis=0), dtype=float))
-    asked = target.any(axis=1)
-    return ndcg(scores[asked], target[asked], 100).mean()
+    has_target = target.any(axis=1)
+    return ndcg(scores[has_target], target[has_target], 100).mean()
 
 
 @pytest.mark.parametrize("sampling", ["popularity", "log-uniform", "uniform"])
-def test_sampled_training_learns_more_than_what_is_popular(shop_split, sampling):
+def test_sampled_training_beats_popularity(shop_split, sampling):
     model = fit(shop_split, likelihood="sampled", negatives=80, sampling=sampling)
     assert score(model, shop_split) > score_of_popularity(shop_split) + 0.02
 
 
-def test_training_with_gradients_in_bf16_learns_more_than_what_is_popular(shop_split):
+def test_training_with_gradients_in_bf16_beats_popularity(shop_split):
     assert score(fit(shop_split, precision="bf16"), shop_split) > score_of_popularity(shop_split) + 0.02
 
 
@@ -188,7 +188,7 @@ def same(first, second):
     return all(torch.equal(value, second.state()[name]) for name, value in first.state().items())
 
 
-def test_sampled_training_repeats_with_its_seed_and_goes_on_where_it_stopped(shop_split, tmp_path):
+def test_sampled_training_is_repeatable_and_resumable(shop_split, tmp_path):
     sampled = {"likelihood": "sampled", "negatives": 20, "patience": 9}
     whole = fit(shop_split, **sampled, epochs=4)
     fit(shop_split, **sampled, epochs=2, checkpoint=tmp_path)
@@ -198,23 +198,23 @@ def test_sampled_training_repeats_with_its_seed_and_goes_on_where_it_stopped(sho
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "values"),
     [
-        ({"likelihood": "guessed"}, "likelihood is 'guessed'; input should be 'exact' or 'sampled'"),
-        ({"negatives": 0}, "negatives is 0; it must be at least 1"),
-        ({"negatives": 1.5}, "negatives is 1.5"),
-        ({"sampling": "zipf"}, "sampling is 'zipf'; input should be 'popularity', 'log-uniform' or 'uniform'"),
-        ({"precision": "fp16"}, "precision is 'fp16'; input should be 'auto', 'bf16', 'tf32' or 'fp32'"),
+        ({"likelihood": "guessed"}, "likelihood is 'guessed'.*'exact'.*'sampled'"),
+        ({"negatives": 0}, r"negatives is 0\b.*\b1\b"),
+        ({"negatives": 1.5}, r"negatives is 1\.5"),
+        ({"sampling": "zipf"}, "sampling is 'zipf'.*'popularity'.*'log-uniform'.*'uniform'"),
+        ({"precision": "fp16"}, "precision is 'fp16'.*'auto'.*'bf16'.*'tf32'.*'fp32'"),
     ],
 )
-def test_a_bad_setting_of_a_step_is_named_with_what_it_may_be(shop_split, settings, told):
-    with pytest.raises(SettingsError, match=told):
+def test_a_bad_setting_of_a_step_is_named_with_its_valid_values(shop_split, settings, values):
+    with pytest.raises(SettingsError, match=values):
         fit(shop_split, **settings)
 
 
 @pytest.mark.parametrize("setting", [{"likelihood": "sampled"}, {"negatives": 5}, {"precision": "bf16"}])
-def test_a_setting_of_the_training_given_to_the_model_is_sent_to_fit(setting):
-    with pytest.raises(SettingsError, match=f"'{next(iter(setting))}' is a setting of the training.* give it to fit"):
+def test_a_training_setting_passed_to_the_model_is_an_error(setting):
+    with pytest.raises(SettingsError, match=f"'{next(iter(setting))}'"):
         macrid.MacridVAE(**setting)
 
 
@@ -235,7 +235,7 @@ def test_garbage_is_collected_before_a_capture_and_not_during_it():
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_collection_is_left_as_it_was_even_by_a_capture_that_fails(enabled):
+def test_collection_is_restored_even_if_a_capture_fails(enabled):
     (gc.enable if enabled else gc.disable)()
     try:
         with pytest.raises(RuntimeError), without_collection():

@@ -40,8 +40,8 @@ def small(**settings):
 
 
 def fit(model, split, **training):
-    given = {"epochs": 3, "batch_size": 60, "device": "cpu", **training}
-    return model.fit(split.train, validation=split.validation, **given)
+    settings = {"epochs": 3, "batch_size": 60, "device": "cpu", **training}
+    return model.fit(split.train, validation=split.validation, **settings)
 
 
 # The spread
@@ -62,21 +62,21 @@ def slow_spread(matrix, codes, first):
         w = q * np.where(known, 1, 0.2)[:, None]
         pi = x.sum(0) @ w
         pi = pi / pi.sum()
-        said = np.zeros((items, classes))
+        evidence = np.zeros((items, classes))
         for i in range(items):
             for u in range(users):
                 if x[u, i]:
                     v = np.maximum(x[u] @ w - w[i], 0)
-                    said[i] += np.log((v / pi + 0.1) / (v.sum() + 0.1))
+                    evidence[i] += np.log((v / pi + 0.1) / (v.sum() + 0.1))
             if turn == 4:
-                said[i] *= min(1, 10 / max(1, x[:, i].sum()))
-        s = np.exp(first + np.log(share) + said)
+                evidence[i] *= min(1, 10 / max(1, x[:, i].sum()))
+        s = np.exp(first + np.log(share) + evidence)
         q = np.where(known[:, None], label, s / s.sum(1, keepdims=True))
     return q
 
 
 @pytest.mark.parametrize("numbers", [1 << 22, 12])
-def test_the_spread_is_that_of_its_formula_however_it_is_cut(numbers, monkeypatch):
+def test_the_spread_equals_its_formula_for_any_block_size(numbers, monkeypatch):
     monkeypatch.setattr(sut, "NUMBERS", numbers)
     random = np.random.default_rng(0)
     matrix = sp.csr_array((random.random((40, 15)) < 0.35).astype(np.float64))
@@ -88,7 +88,7 @@ def test_the_spread_is_that_of_its_formula_however_it_is_cut(numbers, monkeypatc
     np.testing.assert_allclose(sut.spread(matrix, codes, first), slow_spread(matrix, codes, first), atol=1e-9)
 
 
-def test_the_regression_is_at_the_minimum_of_its_penalised_loss():
+def test_the_regression_minimises_its_penalised_loss():
     random = np.random.default_rng(1)
     vectors = torch.from_numpy(random.normal(size=(30, 4)))
     codes = np.where(np.arange(30) < 20, np.arange(30) % 3, -1)
@@ -106,54 +106,56 @@ def test_ranks_go_from_minus_one_to_one_with_ties_in_the_middle():
     np.testing.assert_allclose(sut.rank_scores(np.array([30.0, -2.0, 7.0, 7.0, 100.0])), [0.5, -1, -0.25, -0.25, 1])
 
 
-def test_an_attribute_that_is_a_direction_is_foretold_and_noise_is_not_trusted():
+def test_an_attribute_that_is_a_direction_is_predicted_and_noise_is_not_trusted():
     random = np.random.default_rng(0)
     vectors = random.normal(size=(200, 6)) * [3, 2, 1.5, 1, 0.1, 0.1]
     groups = np.repeat([0, 1], 100)
     true = np.where(groups == 0, vectors[:, 1], 1000 - vectors[:, 1])
-    given = np.where(np.arange(200) % 8 == 0, true, np.nan)
-    scores, trust = sut.spread_attribute(vectors, given, groups, 2)
+    values = np.where(np.arange(200) % 8 == 0, true, np.nan)
+    scores, trust = sut.spread_attribute(vectors, values, groups, 2)
     for group in (0, 1):
-        own = (groups == group) & np.isnan(given)
-        assert np.corrcoef(scores[own], true[own])[0, 1] > 0.9
-    assert (trust[~np.isnan(given)] == 1).all()
+        others = (groups == group) & np.isnan(values)
+        assert np.corrcoef(scores[others], true[others])[0, 1] > 0.9
+    assert (trust[~np.isnan(values)] == 1).all()
     assert trust.min() > 0.5
-    noise = np.where(np.isnan(given), np.nan, random.normal(size=200))
-    assert sut.spread_attribute(vectors, noise, groups, 2)[1][np.isnan(given)].max() < 0.4
+    noise = np.where(np.isnan(values), np.nan, random.normal(size=200))
+    assert sut.spread_attribute(vectors, noise, groups, 2)[1][np.isnan(values)].max() < 0.4
 
 
-def test_a_group_without_two_different_values_says_nothing():
+def test_a_group_without_two_different_values_is_not_trusted():
     values = np.array([1.0, np.nan, 2.0, 2.0, np.nan, np.nan])
     scores, trust = sut.spread_attribute(np.eye(6), values, np.array([0, 0, 1, 1, 2, 2]), 3)
     assert not trust.any()
     assert not scores.any()
 
 
-def test_items_of_concepts_without_a_label_are_left_alone():
+def test_items_of_concepts_without_a_label_stay_free():
     shop = generate(users=1200, items=300, seed=1)
     chosen = np.arange(0, 300, 10)
     labels = {shop.interactions.items[i]: int(shop.category[i]) for i in chosen if shop.category[i] in (0, 2, 4)}
     read = Labels.read({"concept": labels}, shop.interactions.items, 7, 16)
-    found = sut.supervision_from(read, shop.interactions.matrix, 7, 1.0, 0)
-    others, trust = np.setdiff1d(np.arange(300), chosen), found.trust.numpy()
+    supervision = sut.supervision_from(read, shop.interactions.matrix, 7, 1.0, 0)
+    others, trust = np.setdiff1d(np.arange(300), chosen), supervision.trust.numpy()
     inside = np.isin(shop.category, (0, 2, 4))
-    assert found.classes == 3
+    assert supervision.classes == 3
     assert trust[others][inside[others]].mean() > 0.8
     assert trust[others][~inside[others]].mean() < 0.2
 
 
-def test_users_who_say_less_than_the_regression_are_not_asked(some, shop_split):
+def test_histories_are_ignored_where_the_regression_predicts_better(some, shop_split):
     labels = Labels.read({"concept": some[0]["concept"]}, shop_split.items, 7, 16)
     matrix, vectors = shop_split.train.matrix.astype(np.float64), sut.embed(shop_split.train.matrix, 0)
     first = sut.regress(vectors, labels.concept, 7)
     _, category, others = some
 
-    def right(found):
-        return nmi(found.argmax(axis=1)[others], category[others])
+    def agreement(belief):
+        return nmi(belief.argmax(axis=1)[others], category[others])
 
-    assert right(sut.spread(matrix, labels.concept, first)) < right(first), "the test needs users who have most items"
+    assert agreement(sut.spread(matrix, labels.concept, first)) < agreement(first), (
+        "the test needs users who have most items"
+    )
     belief = sut.believe(matrix, vectors, labels.concept, 7)
-    assert right(belief) == right(first)
+    assert agreement(belief) == agreement(first)
     np.testing.assert_array_equal(belief[labels.known].argmax(axis=1), labels.concept[labels.known])
 
 
@@ -192,8 +194,8 @@ def slow_loss(network, s, rows):
     for a in range(s.scores.shape[1]):
         mass, sums = 0, 0
         for g in range(s.count):
-            own = [i for i in rows if s.groups[i] == g]
-            w, x, y = s.score_trust[own, a].double().numpy(), h[own, a], s.scores[own, a].double().numpy()
+            group = [i for i in rows if s.groups[i] == g]
+            w, x, y = s.score_trust[group, a].double().numpy(), h[group, a], s.scores[group, a].double().numpy()
             if w.sum() == 0:
                 continue
             x, y = x - np.average(x, weights=w), y - np.average(y, weights=w)
@@ -203,18 +205,18 @@ def slow_loss(network, s, rows):
     return 0.7 * total
 
 
-def test_the_term_of_labels_is_its_formula():
+def test_the_label_term_equals_its_formula():
     network = network_of().double()
     s = supervision()
     assert s.loss(network, network.item_vectors, None).item() == pytest.approx(slow_loss(network, s, range(10)))
 
 
-def test_the_term_of_labels_on_some_rows_is_its_formula_on_them_and_rows_past_the_count_do_not_matter():
+def test_the_label_term_on_some_rows_equals_its_formula_and_ignores_rows_past_the_count():
     network, s = network_of().double(), supervision()
     local = gather(histories(ROWS[:3]), Sampler(torch.arange(10), "uniform"), 2, torch.Generator().manual_seed(0))
-    own = network.item_vectors[local.rows]
+    vectors = network.item_vectors[local.rows]
     expected = slow_loss(network, s, local.rows.tolist())
-    assert s.loss(network, own, local).item() == pytest.approx(expected)
+    assert s.loss(network, vectors, local).item() == pytest.approx(expected)
     longer = type(local)(
         torch.cat([local.rows, torch.tensor([0, 0])]), torch.tensor(len(local.rows)), *list(vars(local).values())[2:]
     )
@@ -222,7 +224,7 @@ def test_the_term_of_labels_on_some_rows_is_its_formula_on_them_and_rows_past_th
 
 
 @pytest.mark.parametrize("attributes", [0, 2])
-def test_the_gradients_of_the_whole_loss_are_those_of_finite_differences(attributes):
+def test_the_gradients_of_the_whole_loss_equal_finite_differences(attributes):
     network = network_of().double()
     network.supervision = supervision(attributes=attributes)
     parameters = list(network.parameters())
@@ -244,9 +246,9 @@ def test_the_loss_by_kernels_has_the_same_terms(by_kernels):
     batch = histories(ROWS)
     truth = double.loss(batch, Noise(), 0.5).total
     moved = type(batch)(batch.items.to(DEVICE).int(), batch.starts.to(DEVICE), batch.stops.to(DEVICE), batch.longest)
-    found = network.loss(moved, Noise(), 0.5).total
-    assert found.item() == pytest.approx(truth.item(), rel=1e-5)
-    found.backward()
+    loss = network.loss(moved, Noise(), 0.5).total
+    assert loss.item() == pytest.approx(truth.item(), rel=1e-5)
+    loss.backward()
     truth.backward()
     for (name, ours), theirs in zip(network.named_parameters(), double.parameters(), strict=True):
         torch.testing.assert_close(ours.grad.cpu().double(), theirs.grad, rtol=1e-3, atol=1e-4, msg=name)
@@ -287,15 +289,15 @@ def test_the_dimension_of_an_attribute_follows_it_in_every_concept(shop_split, s
     model = fit(small(), shop_split, labels=labels, epochs=40)
     directions = torch.nn.functional.normalize(model.network.item_vectors.detach(), dim=1).numpy()
     for number in np.unique(category[~np.isnan(size)]):
-        own = category == number
-        assert np.corrcoef(directions[own, 0], size[own])[0, 1] > 0.8
+        members = category == number
+        assert np.corrcoef(directions[members, 0], size[members])[0, 1] > 0.8
 
 
 def test_the_same_labels_and_seed_give_the_same_model_and_others_another(shop_split, some):
     labels = some[0]
     first, again, other, none = (
-        fit(small(), shop_split, labels=given).state()["item_vectors"]
-        for given in (labels, labels, {"concept": labels["concept"]}, None)
+        fit(small(), shop_split, labels=each).state()["item_vectors"]
+        for each in (labels, labels, {"concept": labels["concept"]}, None)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -307,24 +309,24 @@ def test_labels_work_with_the_sampled_likelihood_and_a_random_start(shop_split, 
     assert all(np.isfinite(record.loss) for record in model.log)
 
 
-def test_training_goes_on_with_the_same_labels_only(shop_split, some, tmp_path):
+def test_training_resumes_only_with_the_same_labels(shop_split, some, tmp_path):
     labels = some[0]
     fit(small(), shop_split, labels=labels, epochs=2, checkpoint=tmp_path)
     for other in (None, {"concept": labels["concept"]}):
-        with pytest.raises(RunError, match="it differs in the labels;"):
+        with pytest.raises(RunError, match="labels"):
             fit(small(), shop_split, labels=other, checkpoint=tmp_path, resume=True)
     went_on = fit(small(), shop_split, labels=labels, epochs=3, checkpoint=tmp_path, resume=True)
     whole = fit(small(), shop_split, labels=labels, epochs=3)
     assert torch.equal(went_on.state()["item_vectors"], whole.state()["item_vectors"])
 
 
-def test_models_without_concepts_or_with_a_changing_number_refuse_labels(shop_split, some):
+def test_models_without_a_fixed_number_of_concepts_reject_labels(shop_split, some):
     labels = some[0]
-    with pytest.raises(SettingsError, match="MultVAE has no concepts to label"):
+    with pytest.raises(SettingsError, match="MultVAE"):
         fit(macrid.MultVAE(dim=8), shop_split, labels=labels)
-    with pytest.raises(SettingsError, match=r"concepts is 'auto'.* 7 or more"):
+    with pytest.raises(SettingsError, match=r"concepts is 'auto'.*\b7\b"):
         fit(small(concepts="auto"), shop_split, labels=labels)
-    with pytest.raises(DataError, match=r"7 distinct .* concepts to 7"):
+    with pytest.raises(DataError, match=r"\b7\b.*\b7\b"):
         fit(small(concepts=4), shop_split, labels=labels)
 
 
@@ -333,6 +335,6 @@ def test_attributes_alone_work_with_a_changing_number_of_concepts(shop_split, so
     assert model.labelled == {"concepts": [], "dimensions": ["size"]}
 
 
-def test_a_model_trained_again_without_labels_forgets_them(shop_split, some):
+def test_retraining_without_labels_discards_them(shop_split, some):
     model = fit(small(), shop_split, labels=some[0], epochs=1)
     assert fit(model, shop_split, epochs=1).labelled is None

@@ -28,7 +28,7 @@ def _fast(connection, _):
 
 
 class Server:
-    """A PostgreSQL cluster in a folder of its own."""
+    """A PostgreSQL cluster in its own folder."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.programs, self.folder = programs, folder
@@ -61,11 +61,11 @@ class Server:
 @pytest.fixture(scope="session")
 def postgres():
     """A server that runs, with a password; skipped where PostgreSQL is not installed, but not in CI."""
-    found = shutil.which("initdb")
-    programs = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) if found is None else [found]
+    initdb = shutil.which("initdb")
+    programs = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) if initdb is None else [initdb]
     if not programs:
-        told = "PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)"
-        pytest.fail(told) if os.environ.get("CI") else pytest.skip(told)
+        message = "PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql)"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     folder = Path(tempfile.mkdtemp(prefix="macrid-pg-"))
     server = Server(Path(programs[-1]).parent, folder)
     server.start()
@@ -120,7 +120,7 @@ def here(monkeypatch):
     """Let searches use a function of a config instead of trainings."""
 
     def use(score):
-        monkeypatch.setattr(search, "Workers", lambda *given: Here(*given, score))
+        monkeypatch.setattr(search, "Workers", lambda *args: Here(*args, score))
 
     use(lambda config: 1 / (1 + abs(config.settings["regularisation"] - 100)))
     return use

@@ -1,4 +1,4 @@
-"""The pictures of a study: what is drawn, and when there is nothing to draw."""
+"""The plots of a study."""
 
 import numpy as np
 import optuna
@@ -14,19 +14,19 @@ from macrid.tuning import plots
 def study():
     """Only x decides; of 60 trials two are pruned, one failed and ten are hopeless."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    made, random = optuna.create_study(direction="maximize", study_name="a$b"), np.random.default_rng(0)
+    study, random = optuna.create_study(direction="maximize", study_name="a$b"), np.random.default_rng(0)
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
     for number in range(60):
         params = dict(zip(space, random.random(2), strict=True))
         state = {20: "PRUNED", 21: "PRUNED", 22: "FAIL"}.get(number, "COMPLETE")
         value = None if state == "FAIL" else 0.001 if number % 6 == 5 else 0.4 + 0.1 * params["x"]
-        made.add_trial(
+        study.add_trial(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState[state], params=params, distributions=space, value=value,
                 user_attrs={"error": "it diverged"} if state == "FAIL" else {},
             )
         )  # fmt: skip
-    return made
+    return study
 
 
 def test_history_shows_every_trial_and_the_best_so_far(study):
@@ -35,12 +35,12 @@ def test_history_shows_every_trial_and_the_best_so_far(study):
     lines = {line.get_label(): line.get_xydata() for line in panel.get_lines()}
     shown = {name: len(points) for name, points in lines.items()}
     below = [len(points) for name, points in lines.items() if name.startswith("_") and len(points) > 1]
-    assert (shown["trained to the end"], shown["pruned"], shown["failed"], below) == (47, 2, 1, [10])
+    assert (shown["complete"], shown["pruned"], shown["failed"], below) == (47, 2, 1, [10])
     rising = lines["best so far"][:, 1]
     assert (np.diff(rising) >= 0).all()
     assert rising[-1] == study.best_value
     assert panel.get_title("right") == "chosen: trial 7, 0.4500, 0.4400 over 3 seeds"
-    assert "60 trials: 57 trained to the end, 2 pruned, 1 failed" in [text.get_text() for text in panel.texts]
+    assert "60 trials: 57 complete, 2 pruned, 1 failed" in [text.get_text() for text in panel.texts]
 
 
 def test_hopeless_trials_do_not_squash_the_scale(study):
@@ -66,25 +66,25 @@ def test_pictures_are_written(study, tmp_path):
     plots.draw_importance(study, tmp_path / "importance.png")
     for name in ("history.png", "importance.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(MacridError, match="cannot be written"):
+    with pytest.raises(MacridError, match="nowhere"):
         plots.draw_history(study, tmp_path / "nowhere" / "history.png")
 
 
-def test_too_little_to_draw_is_said(study):
+def test_too_few_trials_or_settings_are_an_error(study):
     few = optuna.create_study(direction="maximize")
-    with pytest.raises(MacridError, match="no trial has ended well"):
+    with pytest.raises(MacridError):
         plots.history(few)
     few.add_trials(study.trials[:5])
-    with pytest.raises(MacridError, match="told from 20 trials on; 5 of the trials ended well so far"):
+    with pytest.raises(MacridError, match=r"\b20\b.*\b5\b"):
         plots.importances(few)
     one = optuna.create_study(direction="maximize")
     one.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=21)
-    with pytest.raises(MacridError, match="only one setting was searched"):
+    with pytest.raises(MacridError, match="one setting"):
         plots.importances(one)
     plots.history(one)
 
 
-def test_without_matplotlib_it_says_what_to_install(study, monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra(study, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(MacridError, match=r"pip install 'macrid\[plot\]'"):
+    with pytest.raises(MacridError, match=r"macrid\[plot\]"):
         plots.history(study)

@@ -1,4 +1,4 @@
-"""The search: totals, resumption, several processes, what is found."""
+"""The search: totals, resumption, several processes, results."""
 
 import json
 import multiprocessing
@@ -50,7 +50,7 @@ def test_the_total_includes_earlier_trials_and_the_best_stays(shop_split, url, h
     assert more.about["score"] >= best.about["score"]
 
 
-def test_the_same_seed_searches_alike(shop_split, tmp_path, here):
+def test_the_same_seed_gives_the_same_trials(shop_split, tmp_path, here):
     drawn = []
     for name in ("a", "b"):
         tune(shop_split, "ease", trials=12, jobs=1, storage=f"sqlite:///{tmp_path}/{name}.db", name="s", seed=3)
@@ -58,7 +58,7 @@ def test_the_same_seed_searches_alike(shop_split, tmp_path, here):
     assert drawn[0] == drawn[1]
 
 
-def test_another_data_set_is_refused_and_nothing_changes(shop, shop_split, url, tmp_path, here):
+def test_another_data_set_is_rejected_and_nothing_changes(shop, shop_split, url, tmp_path, here):
     tune(shop_split, **EASE, trials=2, storage=url)
     before = (tmp_path / "study.db").read_bytes()
     for split, change in (
@@ -72,14 +72,14 @@ def test_another_data_set_is_refused_and_nothing_changes(shop, shop_split, url, 
 
 
 @pytest.mark.parametrize(("name", "value"), [("trials", 0), ("jobs", 0), ("confirm", -1), ("timeout", 0)])
-def test_counts_that_are_too_small_are_refused(shop_split, url, tmp_path, name, value):
+def test_counts_that_are_too_small_are_rejected(shop_split, url, tmp_path, name, value):
     with pytest.raises(SettingsError, match=f"{name} is {value}"):
         tune(shop_split, **{**EASE, name: value}, storage=url)
     assert not (tmp_path / "study.db").exists()
 
 
 def test_the_best_of_several_seeds_wins(shop_split, url, here):
-    """The trial with the highest score is a lucky one."""
+    """The trial with the highest score was lucky."""
 
     def score(config):
         lucky = config.settings["concepts"] > 10
@@ -98,7 +98,7 @@ def test_the_best_of_several_seeds_wins(shop_split, url, here):
     assert tune(shop_split, "macridvae", trials=10, confirm=10, storage=url, seed=4, fixed={"hidden_layers": 0}) == best
 
 
-def test_failures_are_recorded_with_their_reasons_and_the_search_goes_on(shop_split, url, here):
+def test_failures_are_recorded_with_their_reasons_and_the_search_continues(shop_split, url, here):
     here(lambda config: TrainingError("it diverged") if config.settings["regularisation"] < 300 else 0.2)
     seen = []
     tune(shop_split, **EASE, trials=10, storage=url, on_progress=seen.append)
@@ -117,16 +117,16 @@ def test_pruned_trials_are_recorded_with_their_epoch(shop_split, url, here):
     assert {trial.user_attrs.get("pruned_at") for trial in trials} == {10, None}
 
 
-def test_a_training_tells_its_best_score_and_stops_where_it_is_hopeless(shop_split):
-    asked = []
+def test_a_training_reports_its_best_score_and_stops_if_hopeless(shop_split):
+    reports = []
     small = Recipe("macridvae", {"concepts": 2, "dim": 8}, {"epochs": 25, "patience": 100, "device": "cpu"})
-    whole = train(shop_split.train, shop_split.validation, small, lambda *given: asked.append(given))
-    assert [epoch for epoch, _ in asked] == [10, 20]
-    assert 0 < asked[0][1] <= asked[1][1] <= whole.score
+    whole = train(shop_split.train, shop_split.validation, small, lambda *report: reports.append(report))
+    assert [epoch for epoch, _ in reports] == [10, 20]
+    assert 0 < reports[0][1] <= reports[1][1] <= whole.score
     assert whole.pruned_at is None
     assert whole.parameters > 2 * 160 * 8
     stopped = train(shop_split.train, shop_split.validation, small, lambda epoch, score: epoch == 20)
-    assert (stopped.pruned_at, stopped.score) == (20, asked[1][1])
+    assert (stopped.pruned_at, stopped.score) == (20, reports[1][1])
 
 
 def test_a_model_without_epochs_is_trained_and_scored(shop_split):
@@ -135,7 +135,7 @@ def test_a_model_without_epochs_is_trained_and_scored(shop_split):
     assert trained.parameters >= 160 * 160
 
 
-def test_a_search_without_any_result_says_why(shop_split, url, here):
+def test_a_search_without_any_result_is_an_error_with_the_reason(shop_split, url, here):
     here(lambda config: TrainingError("it diverged"))
     with pytest.raises(StudyError, match="it diverged"):
         tune(shop_split, **EASE, trials=3, storage=url)
@@ -150,7 +150,7 @@ def test_models_beyond_the_budget_are_not_trained(shop_split, url, here):
     assert all(trial.user_attrs["error"] for trial in pruned)
 
 
-def test_after_the_timeout_no_training_is_begun(shop_split, url, here):
+def test_no_training_starts_after_the_timeout(shop_split, url, here):
     def slow(config):
         time.sleep(0.3)
         return 0.5
@@ -160,7 +160,7 @@ def test_after_the_timeout_no_training_is_begun(shop_split, url, here):
     assert 0 < states(url)[0]["COMPLETE"] < 10
 
 
-def test_an_interruption_queues_what_was_running(shop_split, url, here):
+def test_an_interruption_queues_running_trials_again(shop_split, url, here):
     def stop(progress):
         if progress.done == 2:
             raise KeyboardInterrupt
@@ -176,7 +176,7 @@ def test_an_interruption_queues_what_was_running(shop_split, url, here):
     assert [trial.params for trial in trials if trial.state.name == "COMPLETE"][2:4] == interrupted
 
 
-def test_two_searches_do_the_total_together(shop_split, url, here, monkeypatch):
+def test_two_searches_share_the_total(shop_split, url, here, monkeypatch):
     """One begins a trial between the question of the other whether any is left and its asking for one."""
     one, other = (Search(shop_split, "ease", url, "s", {}, 0, {}) for _ in range(2))
     one.run(3, 1, 0)
@@ -190,10 +190,10 @@ def test_two_searches_do_the_total_together(shop_split, url, here, monkeypatch):
     monkeypatch.setattr(studies, "ask", asked_late)
     one.run(4, 1, 0)
     assert one.best() == other.best()
-    assert states(url)[0] == {"COMPLETE": 4, "FAIL": 1}  # the one too many has been given back
+    assert states(url)[0] == {"COMPLETE": 4, "FAIL": 1}  # the surplus trial was queued again
 
 
-def test_a_trial_that_another_process_took_for_abandoned_is_left_to_it(shop_split, url, here):
+def test_a_trial_taken_over_by_another_process_is_left_to_it(shop_split, url, here):
     search = Search(shop_split, "ease", url, "s", {}, 0, {})
     taken = []
 
@@ -223,7 +223,7 @@ def test_a_storage_that_disappears_loses_nothing(shop_split, postgres, database,
     assert states(database)[0] == {"COMPLETE": 6, "FAIL": 1}
 
 
-def test_real_trainings_find_settings_that_train(shop_split, url):
+def test_real_trainings_find_working_settings(shop_split, url):
     """One trial loses its process, and the rest of the search does not care."""
     killed = []
 
@@ -260,15 +260,15 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_search_goes_on(shop_split, url, tmp_path, here, monkeypatch):
+def test_a_killed_search_continues(shop_split, url, tmp_path, here, monkeypatch):
     store.write(shop_split, tmp_path / "data")
     (tmp_path / "script.py").write_text(SCRIPT.format(fixed=CALM))
-    given = {
+    options = {
         "model": "macridvae", "storage": url, "name": "s", "jobs": 1, "confirm": 0, "epochs": 10**6,
         "patience": 10**6, "device": "cpu", "fixed": CALM,
     }  # fmt: skip
     here(lambda config: 0.3 + 0.1 * config.settings["prior_std"])
-    best = tune(shop_split, trials=2, **given)
+    best = tune(shop_split, trials=2, **options)
     process = subprocess.Popen(
         [sys.executable, tmp_path / "script.py", tmp_path / "data", url], stdout=subprocess.PIPE, text=True
     )
@@ -286,7 +286,7 @@ def test_a_killed_search_goes_on(shop_split, url, tmp_path, here, monkeypatch):
     assert counts == {"COMPLETE": 2, "RUNNING": 1}
     monkeypatch.setattr(studies, "STALE", 1)
     time.sleep(2.1)  # SQLite counts whole seconds
-    again = tune(shop_split, trials=3, **given)
+    again = tune(shop_split, trials=3, **options)
     assert states(url)[0] == {"COMPLETE": 3, "FAIL": 1}
     assert states(url)[1][3].params == trials[2].params
     assert again.about["score"] >= best.about["score"]
@@ -306,10 +306,10 @@ def test_two_processes_share_a_database(shop_split, database, tmp_path):
         [sys.executable, "-m", "macrid", "tune", tmp_path / "data", *common, tmp_path / name] for name in ("a", "b")
     ]
     made = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in commands]
-    told = [process.communicate(timeout=80) for process in made]
-    assert [process.returncode for process in made] == [0, 0], told
-    assert b"open-sesame" not in b"".join(out + err for out, err in told)
-    answers = [json.loads(out) for out, _ in told]
+    outputs = [process.communicate(timeout=80) for process in made]
+    assert [process.returncode for process in made] == [0, 0], outputs
+    assert b"open-sesame" not in b"".join(out + err for out, err in outputs)
+    answers = [json.loads(out) for out, _ in outputs]
     assert answers[0] == answers[1]
     assert answers[0]["trials"] == 8
     assert answers[0]["storage"] == database.replace("open-sesame", "***")
@@ -318,5 +318,5 @@ def test_two_processes_share_a_database(shop_split, database, tmp_path):
     values = [trial.params["regularisation"] for trial in trials if trial.state.name == "COMPLETE"]
     assert len({*values}) == 8
     assert values.count(300.0) == 1
-    assert {*counts} <= {"COMPLETE", "FAIL"}  # one too many may have been given back
+    assert {*counts} <= {"COMPLETE", "FAIL"}  # a surplus trial may have been queued again
     assert (tmp_path / "a" / "best.json").read_bytes() == (tmp_path / "b" / "best.json").read_bytes()

@@ -52,7 +52,7 @@ def test_the_first_point_is_the_defaults_moved_into_the_space():
 
 
 @pytest.mark.parametrize("model", ["multvae", "multdae"])
-def test_the_baselines_have_as_many_parameters_as_the_budget_allows(model):
+def test_the_baselines_use_the_parameter_budget(model):
     from macrid.models import model_class
 
     settings, items, refused = model_class(model).settings_class, 2000, 0
@@ -69,7 +69,7 @@ def test_the_baselines_have_as_many_parameters_as_the_budget_allows(model):
     assert config_of(model, {"dropout": 0.5}, {"dim": 33}, {}, items).settings["dim"] == 33
 
 
-def test_what_is_fixed_is_not_searched():
+def test_fixed_settings_are_not_searched():
     space = space_of("macridvae")
     assert set(without(space, "macridvae", {"hidden_layers": 0})) == {*space} - {"hidden_layers", "width"}
     assert set(without(space, "macridvae", {"hidden_layers": 2})) == {*space} - {"hidden_layers"}
@@ -80,22 +80,22 @@ def test_what_is_fixed_is_not_searched():
 
 
 @pytest.mark.parametrize(
-    ("model", "fixed", "training", "told"),
+    ("model", "fixed", "training", "value"),
     [
         ("svd++", {}, {}, "'svd\\+\\+'"),
-        ("popularity", {}, {}, "popularity has nothing to tune"),
-        ("ease", {"regularisation": 5}, {}, "nothing of ease is left to tune"),
-        ("ease", {"epochs": 5}, {}, "no setting 'epochs' to fix; ease and its training have regularisation"),
-        ("macridvae", {"konzepte": 7}, {}, "no setting 'konzepte' to fix; macridvae and its training have concepts"),
-        ("macridvae", {"seed": 7}, {}, "seed is nothing to search or fix"),
-        ("macridvae", {"beta": -1}, {}, "beta is -1; it must be at least 0"),
+        ("popularity", {}, {}, "popularity"),
+        ("ease", {"regularisation": 5}, {}, "regularisation"),
+        ("ease", {"epochs": 5}, {}, "'epochs'.*regularisation"),
+        ("macridvae", {"konzepte": 7}, {}, "'konzepte'.*concepts"),
+        ("macridvae", {"seed": 7}, {}, "seed"),
+        ("macridvae", {"beta": -1}, {}, "beta is -1"),
         ("macridvae", {"concepts": "many"}, {}, "concepts is 'many'"),
-        ("macridvae", {"epochs": 5}, {"epochs": 6}, "epochs is fixed and cannot be given beside that"),
-        ("macridvae", {}, {"l2": 0.1}, "l2 is searched and cannot be given beside that"),
-        ("macridvae", {}, {"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ("multvae", {"hidden_layers": 3, "width": 10**5}, {}, "more parameters than any model shall have"),
+        ("macridvae", {"epochs": 5}, {"epochs": 6}, "epochs.*fixed"),
+        ("macridvae", {}, {"l2": 0.1}, "l2.*searched"),
+        ("macridvae", {}, {"epochs": 0}, "epochs is 0"),
+        ("multvae", {"hidden_layers": 3, "width": 10**5}, {}, "hidden layers"),
     ],
 )
-def test_what_cannot_be_searched_is_said(model, fixed, training, told):
-    with pytest.raises(SettingsError, match=told):
+def test_what_cannot_be_searched_is_an_error(model, fixed, training, value):
+    with pytest.raises(SettingsError, match=value):
         check_settings(model, fixed, training)

@@ -44,7 +44,7 @@ def theirs(tmp_path):
     storage.engine.dispose()
 
 
-def test_a_new_study_tries_the_given_point_first_and_only_once(opened):
+def test_a_new_study_tries_the_first_point_once(opened):
     opened()
     study = opened()
     assert [ask(study).suggest_float("x", 0, 1) for _ in range(3)].count(0.5) == 1
@@ -62,7 +62,7 @@ def test_a_new_study_tries_the_given_point_first_and_only_once(opened):
         ({"training": {"seed": 0, "epochs": 6}}, "epochs.*5.*6"),
     ],
 )
-def test_a_study_of_something_else_is_refused_and_left_as_it_is(opened, tmp_path, change, values):
+def test_a_study_of_something_else_is_rejected_and_unchanged(opened, tmp_path, change, values):
     opened()
     before = (tmp_path / "study.db").read_bytes()
     with pytest.raises(StudyError, match=f"'s'.*{values}"):
@@ -70,13 +70,13 @@ def test_a_study_of_something_else_is_refused_and_left_as_it_is(opened, tmp_path
     assert (tmp_path / "study.db").read_bytes() == before
 
 
-def test_a_study_that_macrid_did_not_make_is_refused(theirs, opened):
+def test_a_study_that_macrid_did_not_create_is_rejected(theirs, opened):
     theirs.add_trial(optuna.trial.create_trial(value=1.0))
     with pytest.raises(StudyError, match="'s'"):
         opened()
 
 
-def test_a_study_whose_maker_died_at_once_is_taken_over(theirs, opened, monkeypatch):
+def test_a_study_whose_creator_died_at_once_is_taken_over(theirs, opened, monkeypatch):
     monkeypatch.setattr(studies, "CREATION", 0.1)
     study = opened()
     assert study.user_attrs["macrid"] == ABOUT
@@ -99,7 +99,7 @@ def test_a_study_whose_maker_died_at_once_is_taken_over(theirs, opened, monkeypa
         ("postgres", "tuner:***@127.0.0.1"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(url, named, request):
+def test_a_storage_error_is_one_line_without_the_password(url, named, request):
     if url == "postgres":
         url = request.getfixturevalue("postgres").url.replace("open-sesame", "s3cret")
     with pytest.raises(StudyError) as error:
@@ -114,7 +114,7 @@ def test_an_interrupted_trial_does_not_count_and_is_tried_again(opened):
     trial = ask(study)
     trial.suggest_float("x", 0, 1)
     queue_again(study, trial)
-    queue_again(study, trial)  # of two processes that do so, one does
+    queue_again(study, trial)  # as a second process would
     assert finished(study) == running(study) == []
     again = ask(study)
     assert again.suggest_float("x", 0, 1) == 0.5
@@ -128,7 +128,7 @@ def test_an_interrupted_trial_does_not_count_and_is_tried_again(opened):
 
 
 @pytest.mark.parametrize("has_a_heartbeat", [True, False])
-def test_an_abandoned_trial_is_queued_after_a_while(opened, monkeypatch, has_a_heartbeat):
+def test_an_abandoned_trial_is_queued_again(opened, monkeypatch, has_a_heartbeat):
     study = opened()
     trial = ask(study) if has_a_heartbeat else study.ask()
     trial.suggest_float("x", 0, 1)
@@ -142,7 +142,7 @@ def test_an_abandoned_trial_is_queued_after_a_while(opened, monkeypatch, has_a_h
     assert is_hopeless("sqlite://", trial, RUNGS[0], 0.9)
 
 
-def test_a_trial_is_hopeless_if_half_of_the_others_were_better_in_whatever_process(opened):
+def test_a_trial_is_hopeless_if_half_of_the_others_were_better_in_any_process(opened):
     study = opened()
     for score in range(8):
         other = ask(study)
@@ -155,7 +155,7 @@ def test_a_trial_is_hopeless_if_half_of_the_others_were_better_in_whatever_proce
     ]
 
 
-def test_only_what_the_storage_did_is_its_fault():
+def test_only_storage_errors_become_study_errors():
     with pytest.raises(KeyError), reachable("sqlite://"):
         raise KeyError("x")
 
@@ -170,7 +170,7 @@ for url in {urls}:
 """
 
 
-def test_processes_that_begin_together_make_one_study(tmp_path, database):
+def test_processes_that_start_together_share_one_study(tmp_path, database):
     urls = [f"sqlite:///{tmp_path}/study.db", database]
     code, pipes = TOGETHER.format(urls=urls, about=ABOUT, first=FIRST), {"stdin": -1, "stdout": -1, "stderr": -1}
     made = [subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) for _ in range(2)]
@@ -179,8 +179,8 @@ def test_processes_that_begin_together_make_one_study(tmp_path, database):
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in made:
-        _, told = process.communicate(timeout=60)
-        assert process.returncode == 0, told
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
     for url in urls:
         study = open_study(url, "s", ABOUT, FIRST, 0)
         assert [trial.state.name for trial in study.trials] == ["WAITING"]

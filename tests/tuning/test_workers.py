@@ -38,14 +38,14 @@ def workers():
 
 
 def done(workers, *items):
-    """What became of tasks that run at the same time."""
+    """The futures of tasks run at the same time."""
     futures = [workers.submit(answer, item) for item in items]
     wait(futures, timeout=60)
     assert workers.idle() == [0, 1]
     return futures
 
 
-def test_a_process_runs_one_task_after_the_other_with_what_it_was_given_once(workers):
+def test_a_process_runs_several_tasks_with_the_shared_arguments(workers):
     assert workers.idle() == [0, 1]
     first, second = (future.result() for future in done(workers, 1, 2))
     assert (first[0], second[0]) == (101, 102)
@@ -53,7 +53,7 @@ def test_a_process_runs_one_task_after_the_other_with_what_it_was_given_once(wor
     assert done(workers, 3)[0].result() == (103, first[1])
 
 
-def test_a_process_survives_errors_of_ours_and_ctrl_c_but_no_others(workers):
+def test_a_process_survives_our_errors_and_ctrl_c_but_no_others(workers):
     _, before = done(workers, 1)[0].result()
     with pytest.raises(SettingsError, match="dim is 0"):
         result_of(done(workers, "settings")[0])
@@ -63,10 +63,10 @@ def test_a_process_survives_errors_of_ours_and_ctrl_c_but_no_others(workers):
     assert done(workers, 1)[0].result()[1] != before
 
 
-def test_a_killed_process_fails_its_task_only_and_is_replaced(workers):
+def test_a_killed_process_fails_only_its_task_and_is_replaced(workers):
     killed, other = done(workers, "killed", 1)
     assert isinstance(killed.exception(), BrokenProcessPool)
-    with pytest.raises(TrainingError, match="memory"):
+    with pytest.raises(TrainingError):
         result_of(killed)
     assert other.result()[0] == 101
     _, idle = done(workers, 1)[0].result()
@@ -83,7 +83,7 @@ def test_every_item_is_run_once_and_failures_are_results():
     assert [type(outcomes[position]) for position in (1, 3)] == [TrainingError, SettingsError]
 
 
-def test_leaving_ends_what_is_running():
+def test_leaving_stops_running_tasks():
     with Workers(1, 0) as workers:
         endless = workers.submit(answer, "endless")
         while not endless.running():

@@ -1,4 +1,4 @@
-"""Models, by the name a command line and a run call them."""
+"""Models by name, as the command line and runs use it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MODELS: dict[str, type[Recommender]] = {
 
 
 def model_class(name: str) -> type[Recommender]:
-    """The class behind a name, in upper or lower case; other people's models are known once they are imported."""
-    others = {kind.__name__.lower(): kind for kind in _heirs(Recommender) if not isabstract(kind)}
+    """The class with this name, in any case; your own models are known once imported."""
+    others = {kind.__name__.lower(): kind for kind in _subclasses(Recommender) if not isabstract(kind)}
     if name.lower() not in MODELS and name.lower() in others:
         return others[name.lower()]
     model_settings(name)
     return MODELS[name.lower()]
 
 
-def _heirs(kind: Any) -> Iterator[type[Recommender]]:
-    for heir in kind.__subclasses__():
-        yield heir
-        yield from _heirs(heir)
+def _subclasses(kind: Any) -> Iterator[type[Recommender]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

@@ -1,4 +1,4 @@
-"""The interface every model has: fit, recommend, similar_items, encode, save. Ids are the caller's own, everywhere."""
+"""The interface of every model: fit, recommend, similar_items, encode, save. Ids are always the caller's."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ScoredItem:
 
 @dataclass(frozen=True)
 class Recommendations(Sequence[ScoredItem]):
-    """Items, best first, and the ids of the history that the model does not know."""
+    """Items, best first, and the ids in the history that the model does not know."""
 
     items: tuple[ScoredItem, ...]
     unknown: tuple[Id, ...] = ()
@@ -65,9 +65,9 @@ class Recommendations(Sequence[ScoredItem]):
         return [item.id for item in self.items]
 
     def to_frame(self, as_: Kind = "arrow") -> Any:
-        """One row per item: rank, item, score and, where a model has them, concept and title.
+        """One row per item: rank, item, score and, where available, concept and title.
 
-        as_: a `pyarrow.Table`, or a frame of "pandas" or "polars".
+        as_: "arrow" for a `pyarrow.Table`, "pandas" or "polars".
         """
         columns = {"item": self.ids, "score": [item.score for item in self.items]}
         for name in ("concept", "title"):
@@ -91,22 +91,22 @@ class Encoding(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """What the model believes about many users: independent normal distributions. Both (users, concepts, dim)."""
+    """Independent normal distributions over the components of many users: (users, concepts, dim) each."""
 
     mean: np.ndarray
     std: np.ndarray
 
 
 class Recommender(ABC):
-    """A model of who likes what. Every user is a fold-in: there is no user table, a new user needs no retraining."""
+    """Recommends items from a history. There is no table of users, so a new user needs no retraining."""
 
     settings_class: ClassVar[Any] = Settings
     has_epochs: ClassVar[bool] = False
-    """Whether it is trained in epochs, which can be watched, interrupted and resumed."""
+    """Whether training runs in epochs, which can be watched, interrupted and resumed."""
     has_components: ClassVar[bool] = False
-    """Whether its users have components, so that `encode` and `posterior` answer."""
+    """Whether `encode` and `posterior` are available."""
     score_name: ClassVar[str] = "score"
-    """What people call a score of this model."""
+    """What to call a score of this model."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.settings_class.make(settings)
@@ -115,9 +115,9 @@ class Recommender(ABC):
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
         self.training: TrainingSettings | None = None
         self.validation: HeldOut | None = None
-        """The held-out users it was fitted with."""
+        """The held-out users passed to `fit`."""
         self.min_rating: float | None = None
-        """Of the interactions it was fitted to, if their ratings had to reach one."""
+        """The lowest rating that counted in the training data, if there was a threshold."""
         self.log: list[Epoch] = []
 
     @abstractmethod
@@ -133,19 +133,18 @@ class Recommender(ABC):
 
     @abstractmethod
     def scores(self, histories: sp.csr_array) -> Tensor:
-        """A score of every item for every history, larger is better: (users, items), on the model's device."""
+        """A score for every history and item, higher is better: (users, items), on the model's device."""
 
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """All learned numbers by name."""
+        """All learned tensors by name."""
 
     @abstractmethod
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take over what `state` returned; `items` are set before."""
+        """Restore what `state` returned; `items` must be set first."""
 
     @property
     def device(self) -> torch.device:
-        """Where its numbers are."""
         return torch.device("cpu")
 
     @abstractmethod
@@ -154,15 +153,16 @@ class Recommender(ABC):
 
     @abstractmethod
     def item_vectors(self) -> Tensor:
-        """(items, dim) such that close items have a cosine close to 1."""
+        """(items, dim), where similar items have a cosine close to 1."""
 
     def concepts_of_items(self) -> np.ndarray | None:
-        """The concept of every item, in the order of `items`; None for a model without concepts."""
+        """The concept of each item, in the order of `items`; None if the model has no concepts."""
         return None
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={getattr(self.settings, name)!r}" for name in sorted(self.settings.model_fields_set))
-        return f"{type(self).__name__}({told}){'' if not len(self.items) else f' of {len(self.items):,} items'}"
+        changed = sorted(self.settings.model_fields_set)
+        settings = ", ".join(f"{name}={getattr(self.settings, name)!r}" for name in changed)
+        return f"{type(self).__name__}({settings}){'' if not len(self.items) else f' of {len(self.items):,} items'}"
 
     def recommend(
         self,
@@ -176,9 +176,9 @@ class Recommender(ABC):
         """Exactly n items for one history, best first; scores are log-probabilities where a model has them.
 
         exclude_seen: leave out the items of the history.
-        include: choose among these only, all of them known. exclude: leave these out, known or not.
-        Unknown items are named in an `UnknownItemsWarning` and left aside; if none is known, that is an error. An empty
-        history is allowed and gives what suits nobody in particular.
+        include: recommend only these, which must all be known. exclude: never recommend these.
+        Unknown items are ignored with an `UnknownItemsWarning`; it is an error if none is known. An empty history falls
+        back to a generic ranking.
         """
         known, unknown = self.lookup(history)
         candidates = self.candidates(include, exclude)
@@ -194,10 +194,10 @@ class Recommender(ABC):
         seen: sp.csr_array | None = None,
         candidates: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in `items` and scores of the n best items for many histories at once: (users, n) each.
+        """Positions in `items` and scores of the n best items for each history: (users, n) each.
 
-        seen: what `exclude_seen` leaves out, users × items; the histories themselves unless given.
-        candidates: a mask over items, True where an item may be chosen.
+        seen: what `exclude_seen` leaves out, users × items; by default the histories.
+        candidates: a mask over items, True where an item may be recommended.
         """
         seen = histories if seen is None else seen
         hidden = seen if exclude_seen else None
@@ -206,7 +206,7 @@ class Recommender(ABC):
         return positions.cpu().numpy(), scores.cpu().numpy()
 
     def items_left(self, hidden: sp.csr_array | None, allowed: np.ndarray | None) -> np.ndarray:
-        """How many items each user may still be recommended; one number for all if nothing is hidden."""
+        """How many items can still be recommended to each user; a single number if nothing is hidden."""
         count = len(self.items) if allowed is None else int(allowed.sum())
         if hidden is None:
             return np.array([count])
@@ -216,13 +216,13 @@ class Recommender(ABC):
         return count - lengths
 
     def check_enough(self, n: int, left: int) -> None:
-        """n is a number of items, and so many are left."""
+        """Raise unless n is a positive integer and at most `left`."""
         if not isinstance(n, int | np.integer) or n < 1:
-            raise RequestError(f"n is {n}; ask for a whole number of items, at least 1")
+            raise RequestError(f"n is {n}; it must be a whole number, at least 1")
         if left < n:
             raise RequestError(
-                f"{n} items were asked for, but {left} of {len(self.items):,} are left after all exclusions;"
-                " ask for fewer or exclude less"
+                f"{n} items requested, but only {left} of {len(self.items):,} are left after exclusions;"
+                " request fewer or exclude less"
             )
 
     def rank(
@@ -248,10 +248,10 @@ class Recommender(ABC):
         return torch.cat(positions), torch.cat(scores)
 
     def similar_items(self, item: Id, n: int = 10) -> Recommendations:
-        """The n items whose vectors point most in the direction of this one's; scores are cosines."""
+        """The n items whose vectors are closest to this one's by cosine, which is the score."""
         (position,) = self.positions([item], "item")
         if not isinstance(n, int | np.integer) or not 1 <= n < len(self.items):
-            raise RequestError(f"n is {n}; there are {len(self.items) - 1:,} other items, ask for 1 to that many")
+            raise RequestError(f"n is {n}; it must be from 1 to {len(self.items) - 1:,}, the number of other items")
         vectors = self.item_vectors()
         lengths = torch.linalg.vector_norm(vectors, dim=1).clamp_(min=1e-12)
         cosine = (vectors @ vectors[position]) / (lengths * lengths[position])
@@ -264,24 +264,24 @@ class Recommender(ABC):
         raise self._without_components()
 
     def posterior(self, histories: sp.csr_array) -> Posterior:
-        """Means and standard deviations of the components of many histories; one concept where there are none."""
+        """Means and standard deviations of the components; a model without concepts counts as one concept."""
         raise self._without_components()
 
     def _without_components(self) -> RequestError:
-        return RequestError(f"{type(self).__name__} has no components; ask another model, such as macridvae")
+        return RequestError(f"{type(self).__name__} has no components; use another model, such as MacridVAE")
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a run. The folder appears whole or not at all.
+        """Write a run, completely or not at all.
 
-        It holds weights, settings, items and log; axes and names, which a MacridVAE gets now if it has none; and the
-        validation users of `fit` with the scores on them. For test users and baselines, too, see `macrid.train`.
+        It holds weights, settings, items and log; axes and names, computed now if a MacridVAE has none; and the
+        validation users of `fit` with their scores. `macrid.train` adds test users and baselines.
         """
         from macrid.workflow import save
 
         save(self, folder, overwrite=overwrite)
 
     def histories(self, histories: Iterable[Iterable[Id]]) -> sp.csr_array:
-        """Many histories of ids as users × items; unknown items are warned about and left aside."""
+        """Histories of ids as users × items; unknown items are ignored with a warning."""
         return self.matrix([self.lookup(history, required=False)[0] for history in histories])
 
     def matrix(self, histories: Sequence[np.ndarray]) -> sp.csr_array:
@@ -301,10 +301,10 @@ class Recommender(ABC):
         positions = self.items.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
-            told = f"{_named(unknown)} not in the catalogue; {self.id_hint()}"
+            message = f"{_unknown(unknown)}; {self.id_hint()}"
             if required and len(unknown) == len(ids):
-                raise RequestError(f"no item of the history is known: {told}")
-            warnings.warn(f"left aside: {told}", UnknownItemsWarning, stacklevel=3)
+                raise RequestError(f"no known item in the history: {message}")
+            warnings.warn(f"ignored {message}", UnknownItemsWarning, stacklevel=3)
         return positions[positions >= 0], unknown
 
     def positions(self, ids: Iterable[Id], what: str) -> np.ndarray:
@@ -313,7 +313,7 @@ class Recommender(ABC):
         positions = self.items.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
-            raise RequestError(f"{what}: {_named(unknown)} not in the catalogue; {self.id_hint()}")
+            raise RequestError(f"{what}: {_unknown(unknown)}; {self.id_hint()}")
         return positions
 
     def candidates(self, include: Iterable[Id] | None, exclude: Iterable[Id] | None) -> np.ndarray | None:
@@ -349,11 +349,11 @@ class Recommender(ABC):
 
     def id_hint(self) -> str:
         kind = "integers" if self.items.are_integers else "strings"
-        return f"its ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
+        return f"ids are {kind} such as {', '.join(map(repr, self.items[:3]))}"
 
     def check_fitted(self) -> None:
         if not len(self.items):
-            raise MacridError(f"this {type(self).__name__} has learned nothing yet; call fit, or macrid.load a run")
+            raise MacridError(f"this {type(self).__name__} is not trained yet; call fit, or macrid.load a run")
 
 
 def min_rating_of(data: Interactions) -> float | None:
@@ -361,13 +361,13 @@ def min_rating_of(data: Interactions) -> float | None:
 
 
 def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
-    """Interactions as they are; the rows and columns of a scipy matrix become integer ids."""
+    """Interactions, where row and column numbers of a scipy matrix become integer ids."""
     if isinstance(source, Interactions):
         return source
     if sp.issparse(source):
         matrix = sp.csr_array(source, copy=True)
         if not np.isfinite(matrix.data).all():
-            raise DataError("the matrix holds values that are not numbers; every value must be finite")
+            raise DataError("the matrix has NaN or infinite values; all must be finite")
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
@@ -377,10 +377,10 @@ def as_interactions(source: Interactions | sp.csr_array) -> Interactions:
 
 
 def checked(train: Interactions | sp.csr_array, validation: HeldOut | None) -> Interactions:
-    """The interactions, if they can be learned from and the held-out users belong to them."""
+    """The interactions; an error if there are none or the held-out users do not match."""
     data = as_interactions(train)
     if validation is not None and not isinstance(validation, HeldOut):
-        raise DataError(f"validation is {type(validation).__name__}; give held-out users, such as split.validation")
+        raise DataError(f"validation is {type(validation).__name__}; pass held-out users, such as split.validation")
     if validation is not None and validation.history.shape[1] != len(data.items):
         raise DataError(
             f"the validation users have {validation.history.shape[1]:,} items and the train users"
@@ -388,13 +388,13 @@ def checked(train: Interactions | sp.csr_array, validation: HeldOut | None) -> I
         )
     if validation is not None and validation.target.nnz == 0:
         raise DataError(
-            "no validation user has anything to predict, which takes five items known from the train users;"
+            "no validation user has an item to predict, which takes five items that occur in the train data;"
             " hold out more users, or fit without validation"
         )
     if len(data) == 0:
-        raise DataError("there are no interactions to learn from")
+        raise DataError("there are no interactions to train on")
     return data
 
 
-def _named(ids: Sequence[Id]) -> str:
-    return f"{first_few(ids)} {'is' if len(ids) == 1 else 'are'}"
+def _unknown(ids: Sequence[Id]) -> str:
+    return f"{len(ids)} unknown item{'s' * (len(ids) > 1)}: {first_few(ids)}"

@@ -1,4 +1,4 @@
-"""Which device a model lives on, and what to say when it is too small."""
+"""Devices: which one to use, how much memory it has, and what to do when that is too little."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise SettingsError(f"device is {name!r}; give auto, cpu, cuda or cuda:N")
+        raise SettingsError(f"device is {name!r}; use auto, cpu, cuda or cuda:N")
     device = torch.device(name)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; give auto or cpu")
+        raise SettingsError(f"device is {name!r}, but torch sees {torch.cuda.device_count()} GPUs; use auto or cpu")
     return device
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_left(device: torch.device) -> float:
-    """Bytes that can be had on a device; without a bound where the system does not say."""
+    """Free bytes on a device; infinite where the system does not say."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -53,26 +53,26 @@ def memory_left(device: torch.device) -> float:
 
 @contextmanager
 def on_device(device: torch.device) -> Iterator[None]:
-    """Kernels are launched on this device meanwhile, also where it is not the first one."""
+    """Launch kernels on this device, even if it is not the first one."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         yield
 
 
 @contextmanager
 def explained(model: NeuralRecommender, training: TrainingSettings, users: int) -> Iterator[None]:
-    """A GPU whose memory is too small becomes a `TrainingError` that says which setting to lower."""
+    """Turn running out of GPU memory into a `TrainingError` that says which setting to lower."""
     try:
         yield
     except Exception as error:
         if type(error).__name__ == "OutOfResources":  # of Triton, which need not be installed
-            raise TrainingError(f"the processors of the GPU cannot hold the kernels ({error}); lower dim") from None
+            raise TrainingError(f"the kernels do not fit this GPU ({error}); lower dim") from None
         if not isinstance(error, torch.cuda.OutOfMemoryError):
             raise
         total = torch.cuda.get_device_properties(choose_device(training.device)).total_memory / 2**30
         parameters = 16 * sum(p.numel() for p in model.network.parameters()) / 2**30
-        other = "or negatives" if training.likelihood == "sampled" else "or dim, or give likelihood='sampled'"
+        other = "or negatives" if training.likelihood == "sampled" else "or dim, or use likelihood='sampled'"
         raise TrainingError(
-            f"the memory of the GPU ({total:.0f} GiB) is too small: parameters, gradients and moments take"
-            f" {parameters:.1f} GiB, the rest grows with the batch; lower batch_size"
+            f"out of GPU memory ({total:.0f} GiB): parameters, gradients and moments take"
+            f" {parameters:.1f} GiB, and the rest grows with the batch; lower batch_size"
             f" (now {training.users_per_step(users)}) {other}"
         ) from None

@@ -1,4 +1,4 @@
-"""What one epoch of training came to."""
+"""The record of one epoch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Epoch:
     ndcg: float | None
     """Validation NDCG@100."""
     effective_concepts: float | None
-    """Concepts in use: exp of the entropy of how items divide over them."""
+    """Concepts in use: exp of the entropy of how items are divided among them."""
     best: bool
     seconds: float
     concepts: int | None = None
-    """How many there are; None where there are none, and in runs of earlier versions."""
+    """The number of concepts; None for models without concepts and in runs of earlier versions."""
 
     def __str__(self) -> str:
         parts = [f"epoch {self.epoch:>3}", f"loss {self.loss:9.2f}", f"KL {self.kl:8.2f}"]

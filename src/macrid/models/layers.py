@@ -1,4 +1,4 @@
-"""What the networks of several models are made of."""
+"""Parts that several networks share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from macrid.ops import kernels
 from macrid.ops.sparse import Dropout, Histories
 from macrid.ops.topk import Decoder, pairs, top
 
-ENCODED = 1 << 22  # numbers in the components of the users that are ranked at once
+ENCODED = 1 << 22  # numbers in the components of users ranked at once
 
 
 @torch.no_grad()
@@ -29,16 +29,16 @@ def rank(
     device = decoder.items.device
     chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
     at_once = max(1, ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1]))
-    found = [(torch.empty(0, n, dtype=torch.long, device=device), decoder.items.new_empty(0, n))]
+    blocks = [(torch.empty(0, n, dtype=torch.long, device=device), decoder.items.new_empty(0, n))]
     for start in range(0, histories.shape[0], at_once):
         users = slice(start, start + at_once)
-        found.append(
+        blocks.append(
             top(
                 decoder, components_of(histories[users]), n,
                 hidden=None if hidden is None else pairs(hidden[users], device), allowed=chosen,
             )
         )  # fmt: skip
-    positions, log_p = zip(*found, strict=True)
+    positions, log_p = zip(*blocks, strict=True)
     return torch.cat(positions), torch.cat(log_p)
 
 
@@ -49,7 +49,7 @@ def draw_mask(shape: tuple[int, ...], rate: float, like: Tensor, generator: Gene
 
 
 def draw_dropout(histories: Histories, rate: float, table: Tensor, generator: Generator) -> Tensor | Dropout:
-    """Which interactions the encoder does not see: a mask (interactions,), or on a GPU a seed."""
+    """Which interactions to hide from the encoder: a mask (interactions,), or on a GPU a seed."""
     if not kernels.serve(table):
         return draw_mask((len(histories.items),), rate, table, generator)
     return Dropout(torch.randint(2**31, (1,), device=table.device, generator=generator), rate)

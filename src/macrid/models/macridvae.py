@@ -33,7 +33,7 @@ from macrid.ops.topk import Decoder
 from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
-MANY = 20  # concepts that "auto" begins with: the most that the paper tries
+MANY = 20  # concepts that "auto" starts with: the most the paper tries
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Noise:
 
 
 class Loss(NamedTuple):
-    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl` + what `guidance` adds."""
+    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl` + `guidance`."""
 
     total: Tensor
     negative_log_likelihood: Tensor
@@ -55,7 +55,7 @@ class Loss(NamedTuple):
 
 
 class LocalTables(NamedTuple):
-    """Rows of the item and context tables, and what was drawn among them."""
+    """Rows of the item and context tables, and the draws among them."""
 
     item_vectors: Tensor  # (rows, dim)
     context_vectors: Tensor  # (rows, dim)
@@ -63,18 +63,18 @@ class LocalTables(NamedTuple):
 
 
 class Supervision(Protocol):
-    """What labels ask of a network in training."""
+    """The effect of labels on training."""
 
     def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
-        """What to add to the loss; vectors: (rows, dim) of all items, or of those drawn."""
+        """A term of the loss; vectors: (rows, dim) of all items, or of those drawn."""
 
 
 class MacridNetwork(nn.Module):
     """The parameters theta and the functions of Algorithm 1."""
 
     precision: Precision = "fp32"  # of products in training on a GPU
-    scratch: int | None = None  # numbers that a step on a CPU may hold beside its results
-    supervision: Supervision | None = None  # what labels ask for, in training only
+    scratch: int | None = None  # numbers a step on a CPU may use as scratch memory
+    supervision: Supervision | None = None  # the effect of labels, in training only
 
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
@@ -91,11 +91,11 @@ class MacridNetwork(nn.Module):
 
     @property
     def concepts(self) -> int:
-        """How many there are; training may merge some ("auto")."""
+        """The number of concepts; with "auto", training may merge some."""
         return len(self.prototypes)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As torch does; with "auto" also from a network with more or fewer concepts."""
+        """As in torch; with "auto", the number of concepts may differ."""
         if self.settings.concepts == "auto":
             self.prototypes.data = self.prototypes.data.new_empty(len(state_dict["prototypes"]), self.settings.dim)
         return super().load_state_dict(state_dict, strict, assign)
@@ -108,7 +108,7 @@ class MacridNetwork(nn.Module):
         initialise(self.layers, generator)
 
     def draw_noise(self, histories: Histories, generator: Generator, items: int | None = None) -> Noise:
-        """For a batch, and so many items if not all."""
+        """For a batch and this many items, by default all."""
         s, vectors = self.settings, self.item_vectors
         shape = histories.batch, self.concepts
         exponential = vectors.new_empty(items or len(vectors), self.concepts)
@@ -164,7 +164,7 @@ class MacridNetwork(nn.Module):
         return Loss(nll + beta * kl + self.guidance(vectors, drawn), nll, kl)
 
     def guidance(self, vectors: Tensor, drawn: Local | None) -> Tensor | float:
-        """What labels add to the loss, 0 without them; vectors: of the items at hand."""
+        """The labels' term of the loss, 0 without labels; vectors: of the items in this step."""
         return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, drawn)
 
     def likelihood(
@@ -172,11 +172,11 @@ class MacridNetwork(nn.Module):
     ) -> Tensor:
         """ln p(x_u | z_u, C) over directions, summed over the batch."""
         s = self.settings
-        given = components, items, log_assignment, s.temperature
+        mixture = components, items, log_assignment, s.temperature
         bound = 1 / s.temperature if self.cosine else None
         if drawn is None:
-            return log_likelihood(*given, histories, precision=self.precision, bound=bound, scratch=self.scratch)
-        return sampled_log_likelihood(*given, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
+            return log_likelihood(*mixture, histories, precision=self.precision, bound=bound, scratch=self.scratch)
+        return sampled_log_likelihood(*mixture, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
 
     # When not training
 
@@ -196,11 +196,11 @@ class MacridNetwork(nn.Module):
         items = self.direction(self.item_vectors)
         components = self.direction(components) / self.settings.temperature
         scores = components.new_empty(len(components), len(items))
-        if self.settings.assignment == "hard":  # an item needs the component of its own concept only
+        if self.settings.assignment == "hard":  # an item needs only the component of its concept
             concept_of = log_assignment.argmax(dim=1)
             for k in range(self.concepts):
-                own = (concept_of == k).nonzero()[:, 0]
-                scores[:, own] = components[:, k] @ items[own].t()
+                members = (concept_of == k).nonzero()[:, 0]
+                scores[:, members] = components[:, k] @ items[members].t()
         else:
             for start in range(0, len(items), 1024):
                 tile = slice(start, start + 1024)
@@ -213,7 +213,7 @@ class MacridNetwork(nn.Module):
         return self.log_assignment().argmax(dim=1)
 
     def effective_concepts(self) -> float:
-        """Concepts in use: exp of the entropy of how items divide over their most likely concepts."""
+        """Concepts in use: exp of the entropy of how items are divided among their most likely concepts."""
         counts = torch.bincount(self.concept_of(), minlength=self.concepts).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
@@ -222,7 +222,7 @@ class MacridNetwork(nn.Module):
 
 
 class MacridVAE(NeuralRecommender):
-    """A recommender whose users come apart into one component per concept.
+    """A recommender that describes each user by one component per concept.
 
     Keyword arguments are the fields of `macrid.settings.MacridVAESettings`: concepts, dim, beta, …
     """
@@ -233,9 +233,9 @@ class MacridVAE(NeuralRecommender):
     labelled: dict[str, list[Id]] | None = None
     """The labels behind concept numbers ("concepts") and the attributes behind dimensions ("dimensions")."""
     sample: sp.csr_array | None = None
-    """Histories of some users, whose range limits moves."""
+    """Histories of some users, whose range limits moves when steering."""
     meaning: Any = None
-    """What it has been understood to mean, a `macrid.concepts.meaning.Meaning`."""
+    """Axes and names, a `macrid.concepts.meaning.Meaning`."""
 
     @takes(MacridVAESettings)
     def __init__(self, **settings: Unpack[MacridVAEKeywords]) -> None:
@@ -263,7 +263,7 @@ class MacridVAE(NeuralRecommender):
             contexts = items
         with torch.no_grad():
             n.prototypes.copy_(prototypes)
-            n.item_vectors.add_(items)  # half structure, half noise: measured best of the mixtures tried
+            n.item_vectors.add_(items)  # half structure, half noise: the best mixture measured
             if self.settings.start != "svd":
                 n.context_vectors.add_(contexts)
                 *hidden, last = n.layers
@@ -276,13 +276,13 @@ class MacridVAE(NeuralRecommender):
         if s.concepts == "auto" and labels.concept_names:
             raise SettingsError(
                 f"concepts is 'auto', but concept labels need a fixed number, here {len(labels.concept_names)} or more;"
-                " set it, or give attributes only"
+                " set it, or label attributes only"
             )
         return labels
 
     @property
     def decoder(self) -> Decoder:
-        """What turns components into scores of items, kept until the weights change."""
+        """Turns components into item scores; cached until the weights change."""
         self.check_fitted()
         s, version = self.settings, self._decoder_version()
         if self.is_training or self.kept_decoder is None or self.kept_decoder[0] != version:
@@ -323,7 +323,7 @@ class MacridVAE(NeuralRecommender):
         return self.network.item_vectors.detach()
 
     def concepts_of_items(self) -> np.ndarray:
-        """The concept of every item, in the order of `items`: (items,). Do not change them."""
+        """The concept of each item, in the order of `items`: (items,). Do not modify it."""
         return self.decoder.likeliest
 
     @torch.no_grad()

@@ -2,8 +2,8 @@
 
     x_u of unit length, with dropout → tanh(sum of t_i + bias) → hidden layers → z_u → hidden layers → h_i · z + bias_i
 
-Both are the case of one concept: the encoder's sum and the likelihood over all items are MacridVAE's, with the bias of
-an item where its log-probability of the concept stands. So nothing in training is users × items here either.
+Both are MacridVAE's case of a single concept: the same encoder sum and likelihood over all items, with an item's bias
+in place of its log-probability of the concept. So training needs nothing of size users × items here either.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from macrid.settings import (
 
 
 class MultNetwork(nn.Module):
-    """The parameters and functions of both models; a MultDAE is the one without a distribution over z_u."""
+    """The parameters and functions of both models; MultDAE has no distribution over z_u."""
 
     precision: Precision = "fp32"
     scratch: int | None = None
@@ -56,7 +56,7 @@ class MultNetwork(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
-        """As Glorot and Bengio (2010) for the tables."""
+        """Tables as in Glorot and Bengio (2010)."""
         for table in (self.context_vectors, self.item_vectors):
             table.normal_(std=(2 / sum(table.shape)) ** 0.5, generator=generator)
         initialise([*self.encoder, *self.decoder], generator)
@@ -72,10 +72,10 @@ class MultNetwork(nn.Module):
     def encode(
         self, histories: Histories, noise: Noise, precision: Precision | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """mu_u and log sigma_u², (batch, 1, dim) each; a MultDAE has z_u and None."""
+        """mu_u and log sigma_u², (batch, 1, dim) each; z_u and None for MultDAE."""
         table = self.context_vectors
-        alike = table.new_zeros(len(table), 1)  # every item counts 1
-        sums, squares = sum_by_concept(table, alike, histories, noise.keep, precision or self.precision)
+        log_weights = table.new_zeros(len(table), 1)
+        sums, squares = sum_by_concept(table, log_weights, histories, noise.keep, precision or self.precision)
         hidden = torch.tanh(normalise(sums, squares) + self.context_bias)
         for depth, layer in enumerate(self.encoder):
             hidden = layer(hidden)
@@ -87,7 +87,7 @@ class MultNetwork(nn.Module):
         return mean, log_variance
 
     def decode(self, components: Tensor) -> Tensor:
-        """What the item vectors are multiplied with: (batch, 1, dim)."""
+        """The vectors that item vectors are multiplied by: (batch, 1, dim)."""
         for layer in self.decoder:
             components = torch.tanh(layer(components))
         return components
@@ -125,7 +125,7 @@ class MultVAE(NeuralRecommender):
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         if training.likelihood == "sampled":
-            raise SettingsError(f"likelihood is 'sampled'; {type(self).__name__} is trained with 'exact' only")
+            raise SettingsError(f"likelihood is 'sampled'; {type(self).__name__} supports only 'exact'")
         super().prepare(data, training)
 
     def _build(self, items: int) -> MultNetwork:
@@ -164,7 +164,7 @@ class MultVAE(NeuralRecommender):
 
 
 class MultDAE(MultVAE):
-    """MultDAE: the same without a distribution, trained by leaving out items of the history.
+    """MultDAE: the same without a distribution, trained by dropping items of the history.
 
     Keyword arguments are the fields of `macrid.settings.MultDAESettings`: dim, hidden_layers, …
     """
@@ -178,7 +178,7 @@ class MultDAE(MultVAE):
 
 
 def layer_widths(settings: MultVAESettings | MultDAESettings) -> tuple[list[int], list[int]]:
-    """Of the layers between the tables and z_u, before and after it; fewer than two widths are no layer."""
+    """Widths of the layers before and after z_u, empty if there are none."""
     s = settings
     hidden = [s.width] * s.hidden_layers
     if isinstance(s, MultVAESettings):
@@ -187,19 +187,18 @@ def layer_widths(settings: MultVAESettings | MultDAESettings) -> tuple[list[int]
 
 
 def parameter_count(items: int, settings: MultVAESettings | MultDAESettings) -> int:
-    """Of a whole network."""
     pairs = [pair for widths in layer_widths(settings) for pair in itertools.pairwise(widths)]
     return (2 * items + 1) * settings.dim + items + sum((n_in + 1) * n_out for n_in, n_out in pairs)
 
 
 def dim_for(items: int, budget: int, settings: MultVAESettings | MultDAESettings) -> int:
-    """The widest tables with which the network has at most `budget` parameters; 0 if its layers take them all."""
-    few, many = 0, budget // (2 * items) + 1  # the count grows with dim
-    while many - few > 1:
-        dim = (few + many) // 2
+    """The largest dim with at most `budget` parameters; 0 if the layers alone exceed it."""
+    low, high = 0, budget // (2 * items) + 1
+    while high - low > 1:
+        dim = (low + high) // 2
         fits = parameter_count(items, settings.model_copy(update={"dim": dim})) <= budget
-        few, many = (dim, many) if fits else (few, dim)
-    return few
+        low, high = (dim, high) if fits else (low, dim)
+    return low
 
 
 def _layers(widths: Sequence[int]) -> nn.ModuleList:

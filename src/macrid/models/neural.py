@@ -1,4 +1,4 @@
-"""What is common to recommenders around a torch network: fit, encode, posterior, and where the numbers live."""
+"""What all recommenders with a torch network share: fit, encode, posterior, device."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 
 class NeuralRecommender(Recommender):
-    """A recommender around a torch network that the training loop can train."""
+    """A recommender with a torch network, trained by the training loop."""
 
     has_epochs = True
     has_components = True
     score_name = "log p"
     training_defaults: ClassVar[dict[str, Any]] = {}
-    """Training settings that suit this model better than those of `TrainingSettings`."""
+    """Where this model's defaults differ from those of `TrainingSettings`."""
     network: Any
     cached: Any = None
-    """What was worked out from the weights, until they change."""
+    """Anything computed from the weights, until they change."""
     kept_decoder: tuple[tuple[Any, ...], Decoder] | None = None
-    """With the version of the weights it was made from."""
+    """With the version of the weights it was computed from."""
     is_training: bool = False
 
     @abstractmethod
     def _build(self, items: int) -> nn.Module:
-        """The network for so many items."""
+        """The network for this many items."""
 
     @abstractmethod
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
-        """Set the network's parameters before training."""
+        """Initialise the network's parameters."""
 
     @abstractmethod
     def _score(self, histories: Histories) -> Tensor:
@@ -55,7 +55,7 @@ class NeuralRecommender(Recommender):
 
     @abstractmethod
     def _encode(self, histories: Histories) -> Encoding:
-        """Of the first history."""
+        """The encoding of the first history."""
 
     @abstractmethod
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
@@ -63,7 +63,7 @@ class NeuralRecommender(Recommender):
 
     def _read_labels(self, source: Any, items: Ids) -> Labels:
         """Labels of these items, checked."""
-        raise SettingsError(f"{type(self).__name__} has no concepts to label; leave labels away, or train a MacridVAE")
+        raise SettingsError(f"{type(self).__name__} has no concepts to label; remove labels, or train a MacridVAE")
 
     @takes(TrainingSettings)
     def fit(
@@ -81,10 +81,10 @@ class NeuralRecommender(Recommender):
         """Train, and keep the weights of the epoch with the best validation NDCG@100.
 
         validation: held-out users over the same items; without them training runs for all epochs.
-        labels: what is known about some items, {"concept": {item: name}, attribute: {item: number}}, or a table or file
-            with a column of item ids; see `macrid.data.labels`.
-        checkpoint: a folder to keep what is needed to go on after an interruption; with `resume=True` it goes on.
-        on_epoch: called with an `Epoch` after each (`print` does); on_step with (steps done, steps of the epoch).
+        labels: of some items, {"concept": {item: name}, attribute: {item: number}}, or a table or file with a column of
+            item ids; see `macrid.data.labels`.
+        checkpoint: a folder for checkpoints; `resume=True` continues from the last one.
+        on_epoch: called with an `Epoch` after each epoch, such as `print`; on_step with (steps done, steps per epoch).
         training: the fields of `macrid.settings.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
         """
         from macrid.training.loop import train as train_network
@@ -106,7 +106,7 @@ class NeuralRecommender(Recommender):
         return self
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
-        """Be what training starts from."""
+        """Set up an untrained network."""
         self.training = training
         device = choose_device(training.device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
@@ -147,12 +147,12 @@ class NeuralRecommender(Recommender):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.network = self._build(len(self.items))
-        self.network.load_state_dict(state, assign=True)  # no copy: they may lie in a file that is mapped
+        self.network.load_state_dict(state, assign=True)  # no copy: the tensors may be memory-mapped
         self.network.requires_grad_(True)
         self._forget()
 
     def version(self) -> tuple[tuple[int, int], ...]:
-        """Changes with the weights, except in training, where a GPU replays what it has recorded."""
+        """Changes with the weights, except in training, when a GPU replays a recorded step."""
         return tuple((table.data_ptr(), table._version) for table in self.network.parameters())
 
     def _forget(self) -> None:

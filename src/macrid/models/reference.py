@@ -1,4 +1,4 @@
-"""What other models are held against: EASE (Steck 2019), found in one step, and popularity, the same for all."""
+"""Baselines: EASE (Steck 2019), computed in one step, and popularity, the same for everyone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClosedForm(Recommender):
-    """A model that is computed, not trained in epochs: some tensors, found at once."""
+    """A model computed in one step instead of trained in epochs."""
 
     _tensors: dict[str, Tensor]
 
@@ -42,10 +42,10 @@ class ClosedForm(Recommender):
         validation: HeldOut | None = None,
         **training: Unpack[TrainingKeywords],
     ) -> Self:
-        """Compute the model at once.
+        """Compute the model.
 
-        validation: checked as for other models; there is no epoch to choose by it.
-        training: the fields of `macrid.settings.TrainingSettings`; of them, only device matters here.
+        validation: only checked, as there are no epochs to choose from.
+        training: the fields of `macrid.settings.TrainingSettings`, of which only device has an effect.
         """
         data = checked(train, validation)
         settings = TrainingSettings.make(training)
@@ -58,7 +58,7 @@ class ClosedForm(Recommender):
         return self
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
-        """From users × items."""
+        """The model's tensors from users × items."""
         shares = np.bincount(matrix.indices, minlength=matrix.shape[1]) / matrix.shape[0]
         return {"shares": torch.from_numpy(shares.astype(np.float32)).to(device)}
 
@@ -67,7 +67,7 @@ class ClosedForm(Recommender):
 
     @property
     def shares(self) -> Tensor:
-        """(items,) the share of the train users who have each item."""
+        """(items,) the share of train users who have each item."""
         return self._tensors["shares"]
 
     @property
@@ -86,9 +86,9 @@ class ClosedForm(Recommender):
         return {name: value.cpu().contiguous() for name, value in self._tensors.items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        found = {name: tuple(value.shape) for name, value in state.items()}
-        if found != self._shapes():
-            raise ValueError(f"model.safetensors holds {found} instead of {self._shapes()}")
+        shapes = {name: tuple(value.shape) for name, value in state.items()}
+        if shapes != self._shapes():
+            raise ValueError(f"model.safetensors holds {shapes} instead of {self._shapes()}")
         self._tensors = {name: value.float() for name, value in state.items()}
 
 
@@ -96,7 +96,7 @@ class EASE(ClosedForm):
     """Embarrassingly shallow autoencoder: X ≈ X B, where no item may explain itself.
 
     min |X − X B|² + regularisation |B|² with diag(B) = 0 has the solution B = −P / diag(P) outside the diagonal,
-    P = (XᵀX + regularisation I)⁻¹. A score is a guess of the entry of X, mostly between 0 and 1.
+    P = (XᵀX + regularisation I)⁻¹. A score predicts the entry of X, mostly between 0 and 1.
     """
 
     settings_class = EASESettings
@@ -108,16 +108,16 @@ class EASE(ClosedForm):
 
     @property
     def weights(self) -> Tensor:
-        """(items, items) what the item of a row says about the item of a column [B]."""
+        """(items, items) how much the row's item speaks for the column's item [B]."""
         return self._tensors["weights"]
 
     def scores(self, histories: sp.csr_array) -> Tensor:
         """X B; the shares of the items for an empty history."""
-        own = self.to_device(histories)
+        batch = self.to_device(histories)
         with on_device(self.device):
-            items, offsets = own.items.long(), F.pad(own.stops, (1, 0))
+            items, offsets = batch.items.long(), F.pad(batch.stops, (1, 0))
             scores = F.embedding_bag(items, self.weights, offsets, mode="sum", include_last_offset=True)
-            return torch.where(own.counts[:, None] > 0, scores, self.shares)
+            return torch.where(batch.counts[:, None] > 0, scores, self.shares)
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
         return {
@@ -133,7 +133,7 @@ class EASE(ClosedForm):
 
 
 class Popularity(ClosedForm):
-    """The same for everybody: what most people have. A score is the share of the train users who have the item."""
+    """The most popular items for everyone. A score is the share of train users who have the item."""
 
     settings_class = PopularitySettings
 
@@ -145,7 +145,7 @@ class Popularity(ClosedForm):
         return self.shares.repeat(self.to_device(histories).batch, 1)
 
     def item_vectors(self) -> Tensor:
-        raise RequestError("popularity has no notion of similar items; ask another model, such as ease or macridvae")
+        raise RequestError("popularity has no similar items; use another model, such as ease or macridvae")
 
 
 def ease_weights(matrix: sp.csr_array, device: torch.device, regularisation: float) -> Tensor:
@@ -158,20 +158,20 @@ def ease_weights(matrix: sp.csr_array, device: torch.device, regularisation: flo
         p = torch.full((1, 1), torch.nan)
     weights = p.div_(-p.diagonal().clone()).float()
     if not weights.isfinite().all():
-        raise TrainingError(f"regularisation is {regularisation:g}, too little for this data; raise it")
+        raise TrainingError(f"regularisation is {regularisation:g}, too low for this data; raise it")
     weights.diagonal().zero_()
     return weights
 
 
 def _precision(items: int, device: torch.device) -> torch.dtype:
-    """Double if the matrices of items × items fit in memory, else single; an error if these do not fit either."""
+    """Double if matrices of items × items fit in memory, else single; an error if these do not fit either."""
     left = memory_left(device)
     for dtype in (torch.float64, torch.float32):
-        needed = (3 if device.type == "cuda" else 2) * dtype.itemsize * items**2  # inverting on a GPU takes copies
+        needed = (3 if device.type == "cuda" else 2) * dtype.itemsize * items**2  # inverting on a GPU makes copies
         if needed <= left:
             return dtype
     raise TrainingError(
-        f"EASE keeps a number for every pair of items: with {items:,} items it needs {needed / 2**30:,.1f} GiB, and"
+        f"EASE stores a number for every pair of items: {items:,} items need {needed / 2**30:,.1f} GiB, but"
         f" {left / 2**30:,.1f} GiB are free on {device}; keep fewer items, or choose another model or start"
     )
 

@@ -1,9 +1,9 @@
-"""A start for item vectors, context vectors and prototypes that already knows which items go together.
+"""Initial item vectors, context vectors and prototypes that already group similar items.
 
-Random starts make the concepts a matter of luck. Items that the same users have lie together in a truncated SVD of
-the row-normalised interactions, and spherical k-means on it gives prototypes in the middle of such groups. A truncated
-SVD of EASE's weights tells more: what an item says about another (context vectors) and what others say about it (item
-vectors) beyond what all the rest of a history says.
+Random starts make the concepts a matter of luck. In a truncated SVD of the row-normalised interactions, items with the
+same users are close, and spherical k-means puts a prototype at the centre of each group. A truncated SVD of EASE's
+weights contains more: how an item predicts others (context vectors) and is predicted by them (item vectors), given the
+rest of the history.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from macrid.models.reference import ease_weights
 
 OVERSAMPLING = 10
 POWER_ITERATIONS = 6
-EASE_REGULARISATION = 5.0  # times the mean popularity of an item: a third to twice EASE's best on four data sets
+EASE_REGULARISATION = 5.0  # times the mean popularity: a third to twice EASE's best on four data sets
 KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
 KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
-KMEANS_SAMPLE = 1 << 16  # of larger catalogues so many items, drawn at random
+KMEANS_SAMPLE = 1 << 16  # random items of larger catalogues
 
 
 def svd_start(
@@ -32,7 +32,7 @@ def svd_start(
 ) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length, on the CPU.
 
-    device: where most of the work, k-means, is done.
+    device: for k-means, which is most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
@@ -48,8 +48,8 @@ def ease_start(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Item and context vectors, (items, dim) each, and prototypes (concepts, dim), on the CPU.
 
-    B ≈ contexts · itemsᵀ but for lengths: item vectors and prototypes have length 1, context vectors on average.
-    device: where most of the work, the weights B and k-means, is done.
+    B ≈ contexts · itemsᵀ up to lengths: item vectors and prototypes have length 1, context vectors on average.
+    device: for B and k-means, which are most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     regularisation = max(1.0, EASE_REGULARISATION * matrix.nnz / matrix.shape[1])
@@ -58,8 +58,8 @@ def ease_start(
         weights.matmul, weights.t().matmul, weights.shape, min(dim, len(weights)), generator, device
     )
     vectors = 1e-3 * torch.randn(2, len(weights), dim, generator=generator)
-    for own, factors in zip(vectors, (right, left), strict=True):
-        own[:, : len(scale)] += (factors * scale.sqrt()).cpu()
+    for table, factors in zip(vectors, (right, left), strict=True):
+        table[:, : len(scale)] += (factors * scale.sqrt()).cpu()
     items, contexts = F.normalize(vectors[0], dim=1), vectors[1] / vectors[1].norm(dim=1).mean()
     return items, contexts, spherical_kmeans(items, concepts, generator, device)
 
@@ -88,7 +88,7 @@ def truncated_svd(
     generator: Generator,
     device: torch.device | str = "cpu",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """U (rows, rank), S (rank,), V (columns, rank) of a matrix that is known by its products, by subspace iteration."""
+    """U (rows, rank), S (rank,), V (columns, rank) of a matrix given by its products, by subspace iteration."""
     basis = torch.randn(shape[1], min(rank + OVERSAMPLING, *shape), generator=generator).to(device)
     basis = torch.linalg.qr(basis).Q
     for _ in range(POWER_ITERATIONS):
@@ -102,7 +102,7 @@ def spherical_kmeans(
 ) -> Tensor:
     """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start.
 
-    All runs go on side by side: two matrix products a round serve them all.
+    All runs share two matrix products per round.
     """
     if len(vectors) > KMEANS_SAMPLE:
         vectors = vectors[torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)]
@@ -115,7 +115,7 @@ def spherical_kmeans(
 
 
 def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
-    """Several runs from their own centres (runs, clusters, dim), until none moves."""
+    """Several runs at once, from centres (runs, clusters, dim), until none changes."""
     count, clusters, _ = centres.shape
     label = torch.full((count, len(vectors)), -1, device=vectors.device)
     running = torch.arange(count, device=vectors.device)
@@ -135,7 +135,7 @@ def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
 
 
 def _spread(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
-    """k-means++: each next centre far from those chosen, with probability by squared distance (2 − 2 · cosine)."""
+    """k-means++: each centre is drawn with probability by its squared distance (2 − 2 · cosine) from those before."""
     chosen = [int(torch.randint(len(vectors), (1,), generator=generator))]
     far = torch.full((len(vectors),), torch.inf, dtype=vectors.dtype)
     for _ in range(clusters - 1):

@@ -1,4 +1,4 @@
-"""Functions of tensors that the models are made of."""
+"""Tensor functions the models are built from."""
 
 from macrid.ops.partition import log_partition
 

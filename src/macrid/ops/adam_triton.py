@@ -1,4 +1,4 @@
-"""Adam in one kernel, on some rows of a table or on a whole one."""
+"""Adam in one kernel, for some rows of a table or a whole one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
 @triton.jit
 def _update(P, MEAN, SQUARE, STEP, at, inside, gradient, learning_rate, l2, b1, b2, eps):
-    """Change the numbers of a table and of its moments at these places."""
+    """Update a table and its moments at these positions."""
     step = tl.load(STEP)
     p = tl.load(P + at, mask=inside, other=0.0)
     g = gradient + l2 * p
@@ -52,7 +52,7 @@ def adam_rows(
     table: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, rows: Tensor, count: Tensor, step: Tensor,
     scale: Tensor, learning_rate: float, l2: float,
 ) -> None:  # fmt: skip
-    """Change table (items, dim) and its moments in the first `count` of `rows`; gradient (rows, dim)."""
+    """Update table (items, dim) and its moments in the first `count` of `rows`; gradient (rows, dim)."""
     dim = table.shape[1]
     _adam_rows[(triton.cdiv(len(rows), 16),)](
         table, mean, square, gradient.contiguous(), rows, count, step, scale, learning_rate, l2, *BETAS, EPSILON,
@@ -64,7 +64,7 @@ def adam(
     table: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, step: Tensor, scale: Tensor, learning_rate: float,
     l2: float,
 ) -> None:  # fmt: skip
-    """Change a whole table and its moments; its gradient is divided by scale."""
+    """Update a whole table and its moments; the gradient is divided by scale."""
     _adam[(triton.cdiv(table.numel(), 1024),)](
         table, mean, square, gradient.contiguous(), step, scale, table.numel(), learning_rate, l2, *BETAS, EPSILON,
         BN=1024, num_warps=4,

@@ -1,4 +1,4 @@
-"""The interactions on the device, and batches cut from them without a loop over users."""
+"""The interactions on a device, and batches of them without a loop over users."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class DeviceHistories:
         self.items = torch.from_numpy(np.array(matrix.indices, dtype=np.int32)).to(device)
 
     def batch(self, users: Tensor) -> Histories:
-        """The histories of these users, in this order; where kernels read the CSR itself, nothing is copied."""
+        """The histories of these users, in order; nothing is copied where kernels read the CSR itself."""
         if kernels.serve(self.starts):
             starts, stops = self.starts[users], self.starts[users + 1]
             return Histories(self.items, starts, stops, self.longest, balance=self.balance)
         return self.copied(users)
 
     def copied(self, users: Tensor, interactions: int | None = None) -> Histories:
-        """The same with the interactions of these users only; knowing how many saves a question to the device."""
+        """The same with a copy of these users' interactions; knowing their number saves waiting for the device."""
         starts, stops = self.starts[users], self.starts[users + 1]
         counts = stops - starts
         ends = counts.cumsum(0)
@@ -39,7 +39,7 @@ class DeviceHistories:
         return Histories(self.items[positions].long(), ends - counts, ends, self.longest, rows, self.balance)
 
     def sizes(self, batches: Sequence[Tensor]) -> list[int]:
-        """How many interactions each batch of users has."""
+        """The number of interactions of each batch of users."""
         return torch.stack([(self.starts[users + 1] - self.starts[users]).sum() for users in batches]).tolist()
 
     def all(self) -> Histories:

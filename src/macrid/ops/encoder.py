@@ -1,10 +1,10 @@
-"""The small steps of Algorithm 1 around its sums and its network; on a GPU each is one fused kernel.
+"""The small steps of Algorithm 1 between its sums and its network; on a GPU, each is one fused kernel.
 
     assign       item vectors, prototypes  →  directions of the items, log c_i
     normalise    the encoder's two sums  →  their quotient
-    sample       what f_nn gives, noise  →  directions of the components, KL divergence
+    sample       output of f_nn, noise  →  directions of the components, KL divergence
 
-The direction of a vector is the vector in unit length (cosine), or the vector itself (inner products).
+The direction of a vector is the vector scaled to unit length (cosine), or the vector itself (inner products).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def posterior(hidden: Tensor) -> tuple[Tensor, Tensor]:
 def sample(hidden: Tensor, normal: Tensor | None, prior_std: float, cosine: bool) -> tuple[Tensor, Tensor]:
     """Directions of z = mu + normal · sigma (batch, concepts, dim), and the KL divergence of every user (batch,).
 
-    hidden: as in `posterior`. normal: of its shape with dim; None leaves the noise out.
+    hidden: as in `posterior`. normal: (batch, concepts, dim), or None for no noise.
     """
     if kernels.serve(hidden):
         from macrid.ops.encoder_triton import Sample
@@ -73,6 +73,6 @@ def sample(hidden: Tensor, normal: Tensor | None, prior_std: float, cosine: bool
 
 
 def kl_divergence(mean: Tensor, b: Tensor, prior_std: float) -> Tensor:
-    """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), the constant part of the normalised means included: (batch,)."""
+    """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), including the constant part of the normalised means: (batch,)."""
     each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * prior_std**2)
     return each.sum(dim=(1, 2))

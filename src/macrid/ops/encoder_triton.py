@@ -1,6 +1,6 @@
 """`macrid.ops.encoder` on a GPU, each step in one pass over memory forward and one backward.
 
-With `UNIT` false directions are the vectors themselves.
+Without `UNIT`, directions are the vectors themselves.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _assign_backward(
         grad = (grad - unit * radial[:, None]) / tl.maximum(norm, EPS)[:, None]
     tl.store(DH + at, grad, mask=inside)
     by_p = tl.dot(tl.trans(by_s), unit, input_precision="tf32x3")
-    if UNIT:  # linear in by_p, so every block may do it for its part
+    if UNIT:  # linear in by_p, so each block can do its part
         radial = tl.where(length > EPS, tl.sum(by_p * p, 1), 0.0)
         by_p = (by_p - p * radial[:, None]) / tl.maximum(length, EPS)[:, None]
     tl.atomic_add(
@@ -156,7 +156,7 @@ def _sample_backward(
         grad = (grad - unit * radial[:, None]) / tl.maximum(norm, EPS)[:, None]
     if NOISE:
         by_b += -0.5 * spread * grad
-    grad += mean * (by_kl / (std * std))[:, None]  # of no effect but for means of next to no length
+    grad += mean * (by_kl / (std * std))[:, None]  # matters only for means of almost no length
     radial = tl.where(length > EPS, tl.sum(grad * mean, 1), 0.0)
     grad = (grad - mean * radial[:, None]) / tl.maximum(length, EPS)[:, None]
     tl.store(DAB + place, grad, mask=inside)
@@ -194,7 +194,7 @@ class Assign(torch.autograd.Function):
 
 
 def fits(concepts: int, dim: int) -> bool:
-    """Whether all prototypes fit the chip, as `Assign` needs."""
+    """Whether all prototypes fit on the chip, as `Assign` needs."""
     return max(16, triton.next_power_of_2(concepts)) * width_of(dim) <= 1 << 14
 
 

@@ -1,4 +1,4 @@
-"""Which tensors Triton kernels work on. Every op asks here, so that nothing above `ops` needs to know."""
+"""Where Triton kernels are used. Only ops need to know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def serve(tensor: Tensor) -> bool:
-    """On a GPU, in single precision, where Triton is installed."""
+    """Whether to use kernels: on a GPU, in single precision, with Triton installed."""
     return tensor.is_cuda and tensor.dtype != torch.float64 and _has_triton()
 
 

@@ -7,8 +7,8 @@ The decoder's unnormalised probability is
 and only Z_u needs every item: `log_partition`, on a CPU in blocks of users and items, on a GPU by fused kernels
 (`macrid.ops.partition_triton`) for any dim up to 512.
 
-Where a block holds all items of its users (`log_likelihood` on a CPU), its probabilities serve both passes, and
-the positives are picked from it; otherwise backward computes each block again.
+Where a block holds all items of its users (`log_likelihood` on a CPU), its probabilities serve both passes and include
+the positives; otherwise backward recomputes each block.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from macrid.ops import kernels
 from macrid.ops.sparse import Histories, positives
 
 SCRATCH = 4 << 20
-"""Numbers in one block on a CPU, unless given."""
+"""Numbers in one block on a CPU, by default."""
 USERS = 64, 8
-"""In a block with all items: at most so many, and the fewest for which such a block pays."""
+"""In a block with all items: the most, and the fewest for which such a block pays off."""
 BOUNDED = 30.0
-"""Logits no further from 0 than this need no maximum taken off before their exponentials are summed."""
+"""Logits at most this far from 0 can be exponentiated and summed without subtracting the maximum."""
 
 Precision = Literal["fp32", "tf32", "bf16"]
 
@@ -47,10 +47,10 @@ def log_partition(
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts) → (batch,).
     precision: of the products on a GPU; sums are always in single precision.
-    hidden: (batch, items), where not 0 an item is left out of a user's sum.
-    bound: what |components · items| / temperature cannot exceed, where that is known; lets the kernels do less.
-        log_assignment must then be such that e^(bound + log_assignment) summed over all items fits single precision.
-    scratch: numbers to hold beside the results on a CPU; `SCRATCH` unless given.
+    hidden: (batch, items), nonzero where an item is left out of a user's sum.
+    bound: an upper bound of |components · items| / temperature, if known; lets the kernels do less.
+        The sum of e^(bound + log_assignment) over all items must then fit single precision.
+    scratch: numbers to use as scratch memory on a CPU; by default `SCRATCH`.
     """
     if kernels.serve(components):
         from macrid.ops.partition_triton import LogPartition
@@ -72,8 +72,7 @@ def log_likelihood(
 ) -> Tensor:
     """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
 
-    Users count by `histories.weights`.
-    Shapes as in `log_partition` → ().
+    Users are weighted by `histories.weights`. Shapes as in `log_partition` → ().
     precision: "bf16" on a CPU takes the two products of the gradients in bf16.
     """
     if kernels.serve(items):
@@ -96,8 +95,8 @@ class _Sweep(torch.autograd.Function):
     """The log-likelihood and all its gradients in one sweep over blocks of users, each with all items.
 
     With P = softmax of a user's logits over concepts and items, and s_ik = p_uik / p_ui at the positives, the gradient
-    by the logits is s − n_u P, times the user's weight. It needs nothing from outside, so the forward pass takes it
-    while P is at hand: three matrix products in all.
+    by the logits is s − n_u P, times the user's weight. It needs nothing else, so the forward pass computes it while it
+    has P: three matrix products in all.
     """
 
     @staticmethod
@@ -110,14 +109,14 @@ class _Sweep(torch.autograd.Function):
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
-            own = histories.of(users)
-            at = own.own_rows * (len(concepts) * len(items)) + own.items + concepts  # (concepts, positives)
+            block = histories.of(users)
+            at = block.own_rows * (len(concepts) * len(items)) + block.items + concepts  # (concepts, positives)
             flat, n, weight = logits.view(-1), counts[users], weights[users]
             picked = flat.index_select(0, at.view(-1)).view_as(at)
             log_p = picked.logsumexp(dim=0)
-            total += weight.index_select(0, own.own_rows) @ log_p - (n * weight) @ _softmax_(logits.flatten(1))
+            total += weight.index_select(0, block.own_rows) @ log_p - (n * weight) @ _softmax_(logits.flatten(1))
             if sums is not None:
-                share = picked.sub_(log_p).exp_().div_(n.index_select(0, own.own_rows))
+                share = picked.sub_(log_p).exp_().div_(n.index_select(0, block.own_rows))
                 flat.index_add_(0, at.view(-1), share.view(-1), alpha=-1)
                 sums.add(users, logits, -n * weight)
         ctx.save_for_backward(*(() if sums is None else sums.result()))
@@ -129,20 +128,20 @@ class _Sweep(torch.autograd.Function):
 
 
 class _SampledSweep(torch.autograd.Function):
-    """sum_u n_u log(e^own_u + Z_u) and all its gradients, likewise; Z_u over the items that are not hidden."""
+    """sum_u n_u log(e^log_own_u + Z_u) and all its gradients, likewise; Z_u over items that are not hidden."""
 
     @staticmethod
     def forward(
-        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, own: Tensor, counts: Tensor,
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, log_own: Tensor, counts: Tensor,
         hidden: Tensor, precision: str, height: int,
     ) -> Tensor:  # fmt: skip
         sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
-        total, by_own = items.new_zeros(()), torch.empty_like(own)
+        total, by_own = items.new_zeros(()), torch.empty_like(log_own)
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
             logits.masked_fill_(hidden[users, None] != 0, -torch.inf)
-            log_all = torch.logaddexp(own[users], _softmax_(logits.flatten(1)))
+            log_all = torch.logaddexp(log_own[users], _softmax_(logits.flatten(1)))
             total += counts[users] @ log_all
-            by_own[users] = counts[users] * torch.exp(own[users] - log_all)
+            by_own[users] = counts[users] * torch.exp(log_own[users] - log_all)
             if sums is not None:
                 sums.add(users, logits, counts[users] - by_own[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
@@ -154,20 +153,22 @@ class _SampledSweep(torch.autograd.Function):
 
 
 def sum_log_partition_with(
-    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, own: Tensor, counts: Tensor,
+    components: Tensor, items: Tensor, log_assignment: Tensor, temperature: float, log_own: Tensor, counts: Tensor,
     hidden: Tensor, precision: Precision = "fp32", scratch: int | None = None,
 ) -> Tensor:  # fmt: skip
-    """sum_u counts_u log(exp(own_u) + Z_u), Z_u as in `log_partition`, in one sweep; own, counts (batch,) → ()."""
+    """sum_u counts_u log(exp(log_own_u) + Z_u), Z_u as in `log_partition`, in one sweep; both (batch,) → ()."""
     height = _users_of_a_block(components, items, scratch)
     if not height:
         log_z = log_partition(components, items, log_assignment, temperature, hidden=hidden, scratch=scratch)
-        return (counts * torch.logaddexp(own, log_z)).sum()
-    given = components / temperature, items, log_assignment, own, counts.to(items.dtype), hidden
-    return _SampledSweep.apply(*given, precision, height)
+        return (counts * torch.logaddexp(log_own, log_z)).sum()
+    counts = counts.to(items.dtype)
+    return _SampledSweep.apply(
+        components / temperature, items, log_assignment, log_own, counts, hidden, precision, height
+    )
 
 
 class _Gradients:
-    """Sums over blocks of users the gradients that follow from a gradient by the logits."""
+    """Sums the gradients that follow from a gradient by the logits over blocks of users."""
 
     def __init__(self, components: Tensor, items: Tensor, precision: str) -> None:
         self.components, self.kind = components, torch.bfloat16 if precision == "bf16" else items.dtype
@@ -192,7 +193,7 @@ class _Gradients:
 
 
 def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None) -> int:
-    """How many users to take at once with all items; 0 if too few would fit the scratch."""
+    """The number of users per block with all items; 0 if too few fit in scratch memory."""
     most, fewest = USERS
     height = min(most, (scratch or SCRATCH) // max(1, components.shape[1] * len(items)))
     return 0 if height < min(fewest, len(components)) else height
@@ -201,7 +202,7 @@ def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None) ->
 def _blocks_of_users(
     components: Tensor, items: Tensor, log_assignment: Tensor, height: int
 ) -> Iterator[tuple[slice, Tensor]]:
-    """Users and their logits (users, concepts, items); the same memory is used for every block."""
+    """Users and their logits (users, concepts, items); each block reuses the same memory."""
     batch, concepts, _ = components.shape
     threads = torch.get_num_threads()
     height -= height % threads if height > threads else 0
@@ -213,7 +214,7 @@ def _blocks_of_users(
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z_u in blocks; backward computes every block again."""
+    """log Z_u in blocks; backward recomputes each block."""
 
     @staticmethod
     def forward(
@@ -235,14 +236,14 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor | None, ...]:
         (components, items, by_concept, hidden, log_z), scratch = ctx.saved_tensors, ctx.scratch
-        log_z = torch.where(log_z > -torch.inf, log_z, torch.inf)  # where nothing is left, nothing has a gradient
+        log_z = torch.where(log_z > -torch.inf, log_z, torch.inf)  # no gradient where all items are hidden
         by_components, by_items, by_assignment = (torch.zeros_like(t) for t in (components, items, by_concept))
         for users, tile, logits in _blocks(components, items, by_concept, hidden, scratch):
             p = logits.sub_(log_z[users, None, None]).exp_().mul_(weights[users, None, None])
             by_assignment[:, tile] += p.sum(dim=0)
-            flat, own = p.flatten(0, 1), components[users].flatten(0, 1)
+            flat = p.flatten(0, 1)
             by_components[users] += (flat @ items[tile]).view_as(components[users])
-            by_items[tile] += flat.t() @ own
+            by_items[tile] += flat.t() @ components[users].flatten(0, 1)
         return by_components, by_items, by_assignment.t(), None, None
 
 
@@ -269,13 +270,13 @@ def _logits(components: Tensor, items: Tensor, by_concept: Tensor, out: Tensor) 
     users, concepts, dim = components.shape
     flat = out[: users * concepts * len(items)]
     threads = torch.get_num_threads()
-    parts = threads if users % threads == 0 else 1  # one product alone may keep one thread busy only
+    parts = threads if users % threads == 0 else 1  # a single product may use one thread only
     torch.bmm(components.reshape(parts, -1, dim), items.t().expand(parts, -1, -1), out=flat.view(parts, -1, len(items)))
     return flat.view(users, concepts, len(items)).add_(by_concept)
 
 
 def _softmax_(logits: Tensor) -> Tensor:
-    """Softmax of every row in place; the log of what its exponentials sum to, (rows,); a row of −inf becomes 0."""
+    """Softmax of each row in place, 0 for a row of −inf; returns the log of the sum of its exponentials, (rows,)."""
     top = logits.amax(dim=1)
     torch.ops.aten._softmax.out(logits, 1, False, out=logits)
     log_z = top - logits.amax(dim=1).log()

@@ -3,12 +3,12 @@
 All logits are in base 2 and come from one product: components are scaled by log2(e) / temperature before they are
 rounded, log c by log2(e). With P = 2^(logit − log2 Z), the gradients of log Z_u are
 
-    components:      (1 / temperature) sum_i P_uik h_i     kept while the forward kernel has the tile at hand
+    components:      (1 / temperature) sum_i P_uik h_i     computed in the forward kernel
     log assignment:  P_uik                                 summed over users, tile by tile, in the backward kernel
     items:           (1 / temperature) sum_uk P_uik z_uk   likewise
 
-Forward splits the items over programs, so that small batches fill the card as well; each split keeps its own running
-maximum, and a third kernel puts the splits together. Nothing is added atomically: results repeat exactly.
+Forward splits the items over programs, so that small batches fill the card too; each split has a running maximum, and a
+third kernel combines the splits. Nothing is added atomically, so results are exactly repeatable.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import triton.language as tl
 from torch import Tensor
 
 LOG2_E = 1.4426950408889634
-PROGRAMS = 4  # of the forward kernel for each multiprocessor
-PARTS = 8  # of the backward kernel likewise
-DOT = {"bf16": "tf32", "tf32": "tf32", "fp32": "tf32x3"}  # how a product of two tiles is taken
+PROGRAMS = 4  # of the forward kernel per multiprocessor
+PARTS = 8  # likewise of the backward kernel
+DOT = {"bf16": "tf32", "tf32": "tf32", "fp32": "tf32x3"}  # precision of tile products
 
 
-SIZES = ["A", "B", "K", "M", "N", "SPLITS", "per", "span"]  # one compiled kernel serves all of them
+SIZES = ["A", "B", "K", "M", "N", "SPLITS", "per", "span"]  # not specialised, so that one compiled kernel serves all
 
 
 class Scaled(NamedTuple):
@@ -93,7 +93,7 @@ def _combine(
     S, TOP, OUT, WEIGHT, LOG_Z, GRAD, B, K, SPLITS, WIDTH: tl.constexpr, scale,
     D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Put splits and concepts of one user together: log2 Z, and its (weighted) gradient by the components."""
+    """Combine splits and concepts of one user: log2 Z, and its (weighted) gradient by the components."""
     u = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
     inside = part < SPLITS * K
@@ -103,7 +103,7 @@ def _combine(
     total = tl.sum(s * tl.exp2(top - highest), 0)
     log_z = highest + tl.log2(total)
     tl.store(LOG_Z + u, log_z)
-    log_z = tl.where(total > 0, log_z, 1e30)  # where nothing is left, nothing has a gradient
+    log_z = tl.where(total > 0, log_z, 1e30)  # no gradient where all items are hidden
     if WITH_O:
         d = tl.arange(0, D)
         if WEIGHTED:
@@ -158,8 +158,8 @@ def _backward_items(
                 column = tl.zeros([BM], tl.float32)
     if FOLDED:
         k = d - WIDTH
-        own = (k >= 0) & (k < K) & (k % K_SPLITS == part)
-        tl.store(DLC + first * K + (m[:, None] * K + k[None, :]), acc, mask=inside[:, None] & own[None, :])
+        in_part = (k >= 0) & (k < K) & (k % K_SPLITS == part)
+        tl.store(DLC + first * K + (m[:, None] * K + k[None, :]), acc, mask=inside[:, None] & in_part[None, :])
     out = DH + (part.to(tl.int64) * M + first) * WIDTH
     tl.store(out + m[:, None] * WIDTH + d[None, :], acc * scale, mask=inside[:, None] & (d < WIDTH)[None, :])
 
@@ -168,14 +168,14 @@ def _backward_items(
 def _pack(X, OUT, A, B, WIDTH: tl.constexpr, scale, D: tl.constexpr, ONES: tl.constexpr, BM: tl.constexpr):
     """Rows (A, B, WIDTH) → (B, A, D), scaled, rounded and padded with zeros.
 
-    ONES: "own" puts a 1 into the padding at WIDTH + b, "last" into the last column.
+    ONES: "row" puts a 1 into the padding at WIDTH + b, "last" into the last column.
     """
     r = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     d = tl.arange(0, D)
     inside = (r < tl.cast(A, tl.int64) * B)[:, None]
     x = tl.load(X + r[:, None] * WIDTH + d[None, :], mask=inside & (d < WIDTH)[None, :], other=0.0)
     x = x * scale
-    if ONES == "own":
+    if ONES == "row":
         x = tl.where(d[None, :] == WIDTH + (r % B)[:, None], 1.0, x)
     if ONES == "last":
         x = tl.where((d == D - 1)[None, :], 1.0, x)
@@ -193,7 +193,7 @@ def scaled(components: Tensor, items: Tensor, log_assignment: Tensor, temperatur
     lc = items.new_empty(concepts, count, 1)
     folded = _folded(width, dim, concepts)
     for x, out, a, b, scale, ones in (
-        (components, z, batch, concepts, LOG2_E / temperature, "own" if folded else ""),
+        (components, z, batch, concepts, LOG2_E / temperature, "row" if folded else ""),
         (items, h, count, 1, 1.0, "last" if folded else ""),
         (log_assignment, lc, count, concepts, LOG2_E, ""),
     ):  # fmt: skip
@@ -221,16 +221,16 @@ def width_of(dim: int) -> int:
 
 
 def kind_of(table: Tensor, precision: str) -> torch.dtype:
-    return torch.bfloat16 if precision == "bf16" and table.is_cuda else torch.float32  # the interpreter knows no bf16
+    return torch.bfloat16 if precision == "bf16" and table.is_cuda else torch.float32  # the interpreter has no bf16
 
 
 def _folded(width: int, dim: int, concepts: int) -> bool:
-    """Whether the padding has room for sums: ones in it make the products sum the probabilities as well."""
+    """Whether the padding has room for ones, with which the products also sum the probabilities."""
     return width > dim + concepts
 
 
 class Tile(NamedTuple):
-    """Users and items at a time, warps, pipeline stages."""
+    """Users and items per tile, warps, pipeline stages."""
 
     users: int
     items: int
@@ -238,8 +238,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-# Fastest first, measured on an H200 at 100 dimensions; those that ask for more memory than a card's processors have are
-# passed over.
+# Fastest first, measured on an H200 with 100 dimensions; those too large for a card are skipped.
 FORWARD = [
     Tile(128, 64, 4, 3),
     Tile(128, 64, 8, 2),
@@ -253,7 +252,7 @@ _fits: dict[tuple[Any, ...], int] = {}
 
 
 def _launch(tiles: list[Tile], key: tuple[Any, ...], run: Callable[[Tile], Any]) -> Any:
-    """Run with the fastest tile that fits this card; what is found is remembered under `key`."""
+    """Run with the fastest tile that fits this card, remembered under `key`."""
     for number in range(_fits.get(key, 0), len(tiles)):
         try:
             result = run(tiles[number])
@@ -309,7 +308,7 @@ def backward_items(
 ) -> tuple[Tensor, Tensor]:
     """Gradients of sum_u g_u log Z_u by items (items, dim) and log assignment (items, concepts).
 
-    level: log2 |g_u| − log2 Z_u. sign: of g_u; all positive unless given.
+    level: log2 |g_u| − log2 Z_u. sign: of g_u; by default all positive.
     """
     concepts, batch, width = inputs.components.shape
     items = len(inputs.items)
@@ -360,5 +359,5 @@ class LogPartition(torch.autograd.Function):
 
 
 def processors(tensor: Tensor) -> int:
-    """How many multiprocessors there are to fill."""
+    """The number of multiprocessors."""
     return torch.cuda.get_device_properties(tensor.device).multi_processor_count if tensor.is_cuda else 4

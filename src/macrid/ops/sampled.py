@@ -1,13 +1,13 @@
-"""Sampled softmax: the likelihood over a user's own items and a few others, for catalogues too large to sum over.
+"""Sampled softmax: the likelihood over a user's items and a few others, for catalogues too large to sum over.
 
-Z_u is a sum over all items. The user's own are always there and are summed as they are; the others are estimated from
-`negatives` items drawn by q with replacement, the same for all users of a batch:
+Z_u is a sum over all items. The user's own are summed exactly; the others are estimated from `negatives` items drawn by
+q with replacement and shared by the batch:
 
     Z_u ≈ sum over own items p_ui + sum over draws j that are not the user's own of p_uj / (negatives · q_j)
 
-The estimate is unbiased: a draw hits item j with probability q_j, and the correction log(negatives · q_j) stands on the
-draws alone; on the always-present own items it would be wrong. A step touches the rows of the batch's items and of the
-draws only, so its cost does not grow with the catalogue.
+The estimate is unbiased: item j is drawn with probability q_j, and the correction log(negatives · q_j) applies only to
+draws, not to the user's own items. A step touches only the rows of the batch's items and of the draws, so its cost does
+not grow with the catalogue.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Sampling = Literal["popularity", "log-uniform", "uniform"]
 class Sampler:
     """Draws items with replacement.
 
-    popularity: in proportion to sqrt(1 + n), n users having an item.
-    log-uniform: by rank of popularity r = 0, 1, …, in proportion to log((r + 2) / (r + 1)). uniform: all alike.
+    popularity: in proportion to sqrt(1 + n) for an item with n users.
+    log-uniform: in proportion to log((r + 2) / (r + 1)) for popularity rank r = 0, 1, …. uniform: all the same.
     """
 
     def __init__(self, popularity: Tensor, sampling: Sampling) -> None:
-        """popularity: (items,) how many users have each item."""
+        """popularity: (items,) the number of users of each item."""
         self.items = len(popularity)
         count = popularity.to(torch.float64)
         if sampling == "popularity":
@@ -56,9 +56,9 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Local:
-    """The part of the catalogue that one step touches, and where everything is in it."""
+    """The part of the catalogue that one step touches."""
 
-    rows: Tensor  # (rows,) the items; those past `count` are there for a fixed size and belong to nobody
+    rows: Tensor  # (rows,) the items; those past `count` are padding
     count: Tensor | None  # how many rows count; all of them if None
     histories: Histories  # of the batch, in positions of `rows`
     draws: Tensor  # (draws,) positions in `rows`
@@ -67,7 +67,7 @@ class Local:
 
 
 def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Generator) -> Local:
-    """Draw negatives for a batch whose `histories` hold its own interactions only."""
+    """Draw negatives for a batch whose `histories` hold only its interactions."""
     items = histories.items.long()
     drawn = sampler.draw(negatives, generator)
     everything = torch.cat([items, drawn])
@@ -76,7 +76,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     else:
         rows, place = torch.unique(everything, return_inverse=True)
         count = None
-    own, draws = place[: len(items)], place[len(items) :]
+    seen, draws = place[: len(items)], place[len(items) :]
 
     times = torch.zeros(len(rows), device=items.device).index_add_(0, draws, torch.ones(negatives, device=items.device))
     first = torch.full((len(rows),), negatives, device=items.device)
@@ -87,8 +87,8 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
 
     assert histories.rows is not None
     hidden = torch.zeros(histories.batch, negatives + 1, dtype=torch.uint8, device=items.device)
-    hidden[histories.rows, first[own]] = 1  # the last column takes what was not drawn
-    local = replace(histories, items=own.to(histories.items.dtype))
+    hidden[histories.rows, first[seen]] = 1  # the last column takes what was not drawn
+    local = replace(histories, items=seen.to(histories.items.dtype))
     return Local(rows, count, local, draws, log_weights, hidden[:, :negatives].contiguous())
 
 
@@ -113,8 +113,9 @@ def sampled_log_likelihood(
     weights = local.histories.weights.to(items.dtype)
     counts = local.histories.counts * weights
     if not kernels.serve(items):
-        own = components, drawn, log_weighted, temperature, totals, counts
-        return weights @ sums - sum_log_partition_with(*own, local.hidden, precision, scratch)
+        return weights @ sums - sum_log_partition_with(
+            components, drawn, log_weighted, temperature, totals, counts, local.hidden, precision, scratch
+        )
     others = log_partition(
         components, drawn, log_weighted, temperature, precision=precision, hidden=local.hidden, bound=bound
     )
@@ -122,7 +123,7 @@ def sampled_log_likelihood(
 
 
 def _unique(values: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct values in a buffer of fixed size, how many there are, and where each value is; nothing is waited for."""
+    """Distinct values in a buffer of fixed size, their number, and where each value is, without waiting."""
     ordered, order = values.sort()
     new = torch.ones_like(ordered)
     new[1:] = (ordered[1:] != ordered[:-1]).to(new.dtype)

@@ -1,9 +1,9 @@
 """Sums over the histories of a batch.
 
 The encoder needs, for every user u and concept k, A_uk = sum_i keep_i c_ik t_i and Q_uk = sum_i c_ik² over the user's
-own items: `sum_by_concept`. The likelihood needs sum_i log p_ui over them, and sampled likelihoods log sum_i p_ui as
-well: `positives`. On a CPU they are products of sparse and dense matrices, forward and backward, without a copy of a
-vector per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_triton`).
+items: `sum_by_concept`. The likelihood needs sum_i log p_ui over them, and sampled likelihoods also log sum_i p_ui:
+`positives`. On a CPU these are products of sparse and dense matrices, forward and backward, without copying a vector
+per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_triton`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Histories:
     longest: int
     """No history has more items."""
     rows: Tensor | None = None
-    """(interactions,) the user of each, where `items` are those of the batch, one user after the other."""
+    """(interactions,) the user of each, if `items` are those of the batch, one user after the other."""
     balance: float = 0.0
-    """How far the likelihoods of users with long histories are held back."""
+    """How much to down-weight users with long histories."""
 
     @property
     def batch(self) -> int:
@@ -47,21 +47,21 @@ class Histories:
 
     @cached_property
     def weights(self) -> Tensor:
-        """What a user's likelihood counts: items^−balance, scaled so that interactions count 1 on average: (batch,)"""
+        """The weight of each user: items^−balance, scaled so that interactions count 1 on average: (batch,)"""
         counts = self.counts.double()
         if self.balance == 0:
             return torch.ones_like(counts)
-        held_back = counts.clamp(min=1) ** -self.balance
-        return held_back * (counts.sum() / (held_back @ counts).clamp(min=1e-12))
+        weights = counts.clamp(min=1) ** -self.balance
+        return weights * (counts.sum() / (weights @ counts).clamp(min=1e-12))
 
     @cached_property
     def offsets(self) -> Tensor:
-        """(batch + 1,), where `items` are those of the batch."""
+        """(batch + 1,), if `items` are those of the batch."""
         return torch.cat([self.starts, self.stops[-1:]])
 
     @cached_property
     def by_item(self) -> ByItem:
-        """The same pairs, one item after the other."""
+        """The same interactions sorted by item."""
         pairs = sp.csr_array(
             (np.arange(len(self.items)), self.items.cpu().numpy(), self.offsets.cpu().numpy()),
             shape=(self.batch, int(self.items.max()) + 1 if len(self.items) else 0),
@@ -70,22 +70,21 @@ class Histories:
         return ByItem(*(part.to(self.items.device) for part in parts))
 
     def of(self, users: slice) -> Histories:
-        """Of consecutive users of the batch only, where `items` are those of the batch."""
+        """The histories of consecutive users, if `items` are those of the batch."""
         starts, stops = self.starts[users], self.stops[users]
-        own = slice(int(starts[0]), int(stops[-1]))
-        return Histories(
-            self.items[own], starts - own.start, stops - own.start, self.longest, self.own_rows[own] - users.start
-        )
+        block = slice(int(starts[0]), int(stops[-1]))
+        rows = self.own_rows[block] - users.start
+        return Histories(self.items[block], starts - block.start, stops - block.start, self.longest, rows)
 
     def where(self, keep: Tensor) -> Histories:
-        """Only the interactions at the places `keep`, which must rise."""
+        """Only the interactions at positions `keep`, in ascending order."""
         rows = self.own_rows[keep]
         stops = torch.bincount(rows, minlength=self.batch).cumsum(0)
         return Histories(self.items[keep], F.pad(stops[:-1], (1, 0)), stops, self.longest, rows)
 
     @property
     def own_rows(self) -> Tensor:
-        """`rows`, where they are there."""
+        """`rows`, which must be set."""
         assert self.rows is not None
         return self.rows
 
@@ -93,13 +92,13 @@ class Histories:
 class ByItem(NamedTuple):
     """Interactions sorted by item."""
 
-    order: Tensor  # (interactions,) where each stood before
+    order: Tensor  # (interactions,) positions in the original order
     rows: Tensor  # (interactions,)
     offsets: Tensor  # (highest item + 2,)
 
 
 class Dropout(NamedTuple):
-    """Which interactions to leave out, by a seed: it follows from the seed and an interaction's place in the CSR."""
+    """Which interactions to drop, determined by a seed and their position in the CSR."""
 
     seed: Tensor  # (1,) int64
     rate: float
@@ -154,7 +153,7 @@ def sum_by_user(values: Tensor, histories: Histories) -> Tensor:
 
 
 class _Rows(torch.autograd.Function):
-    """The row of a small table for every interaction; backward sums in a fixed order, so a seed repeats exactly."""
+    """The row of a small table for each interaction; backward sums in a fixed order, so results are repeatable."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, histories: Histories) -> Tensor:
@@ -175,7 +174,7 @@ def _log_sum_exp_by_user(values: Tensor, histories: Histories) -> Tensor:
 
 
 class _SumByConcept(torch.autograd.Function):
-    """A and Q of `sum_by_concept`; items that are left out cost nothing."""
+    """A and Q of `sum_by_concept`; dropped items cost nothing."""
 
     @staticmethod
     def forward(
@@ -197,7 +196,7 @@ class _SumByConcept(torch.autograd.Function):
         table, assignment, weights, places = ctx.saved_tensors
         histories, kept = ctx.histories, ctx.kept
         by_table = sums_of_users(by_sums, weights, kept, len(table))
-        by_weights = dots(by_sums, table, kept).mul_(weights)  # by the logs of the weights, in fact
+        by_weights = dots(by_sums, table, kept).mul_(weights)  # by the logs of the weights
         by_log = assignment.square().mul_(by_squares.mul(2).index_select(0, histories.own_rows))
         by_log = by_log.add_(by_weights) if places is None else by_log.index_add_(0, places, by_weights)
         by_assignment = by_log.new_zeros(len(table), by_log.shape[1])
@@ -241,7 +240,7 @@ def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
     """values[u, k] · table[i] for every interaction: values (batch, concepts, dim) → (interactions, concepts)."""
     by_concept = values.transpose(0, 1).contiguous()
     if torch.backends.mkl.is_available() and not table.is_cuda and len(histories.items):
-        _hear_about_beta()
+        _silence_beta_warning()
         where = torch.sparse_csr_tensor(
             histories.offsets, histories.items, table.new_zeros(len(histories.items)),
             (histories.batch, len(table)), check_invariants=False,
@@ -258,8 +257,8 @@ def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> T
 
 
 @cache
-def _hear_about_beta() -> None:
-    """torch says once in a process that CSR tensors are in beta; users need not be told."""
+def _silence_beta_warning() -> None:
+    """torch warns once per process that CSR tensors are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant checks)")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)

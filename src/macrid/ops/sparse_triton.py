@@ -1,7 +1,7 @@
-"""Sums over the batch's own interactions on a GPU: the encoder's, and the likelihood of the positives.
+"""Sums over the interactions of a batch on a GPU: the encoder's, and the likelihood of the positives.
 
-A program takes some of the items of one user, in chunks, and all that belongs to them stays on the chip. Histories are
-read where they lie, in the CSR of all users.
+A program takes some items of one user, in chunks that stay on the chip. Histories are read in place, in the CSR of all
+users.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from macrid.ops.partition_triton import DOT, LOG2_E, SIZES, Scaled, backward_ite
 from macrid.ops.sparse import Dropout, Histories
 
 CHUNK = 32  # items at a time
-CHUNKS_OF_A_PROGRAM = 8  # of one user's history; further chunks go to further programs
+CHUNKS_OF_A_PROGRAM = 8  # of one user's history; the rest goes to further programs
 WARPS = 4
-MOST_PROGRAMS = 16  # for one user; beyond, each takes more chunks
+MOST_PROGRAMS = 16  # per user; beyond that, each takes more chunks
 
 
 @triton.jit
 def _keep(SEED, rate, at):
-    """0, or 1 / (1 − rate), from a hash of the seed and the place."""
+    """0 or 1 / (1 − rate), from a hash of seed and position."""
     x = at.to(tl.uint32) * 0x9E3779B1 + tl.load(SEED).to(tl.uint32)
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
@@ -208,7 +208,7 @@ def _positives_backward(
 
 
 def _programs(histories: Histories) -> tuple[int, int]:
-    """Programs for one user, and how many items each takes."""
+    """Programs per user, and items per program."""
     chunks = triton.cdiv(max(1, histories.longest), CHUNK)
     each = max(CHUNKS_OF_A_PROGRAM, triton.cdiv(chunks, MOST_PROGRAMS))
     return triton.cdiv(chunks, each), each * CHUNK
@@ -258,7 +258,7 @@ class SumByConcept(torch.autograd.Function):
 def positives(
     inputs: Scaled, log_assignment: Tensor, histories: Histories, dim: int, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """sum_i log2 p_ui and log2 sum_i p_ui over every user's own items, each (batch,)."""
+    """sum_i log2 p_ui and log2 sum_i p_ui over each user's items, (batch,) each."""
     concepts, batch, _ = inputs.components.shape
     programs, span = _programs(histories)
     sums, totals = (log_assignment.new_empty(programs, batch) for _ in range(2))
@@ -324,7 +324,7 @@ class Likelihood(torch.autograd.Function):
 
 
 class Positives(torch.autograd.Function):
-    """sum_i log p_ui and log sum_i p_ui over every user's own items, each (batch,)."""
+    """sum_i log p_ui and log sum_i p_ui over each user's items, (batch,) each."""
 
     @staticmethod
     def forward(

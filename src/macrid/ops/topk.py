@@ -4,9 +4,8 @@ The score of an item is log p_ui and its log-probability log p_ui − log Z_u, w
 
     p_ui = sum_k c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui.
 
-Scores are computed in tiles of users × items that fit a cache; the best of a block of tiles are chosen at once and
-merged with those of the blocks before. However many users and items there are, no array of scores is larger than the
-constants below.
+Scores are computed in tiles of users × items that fit in cache; the best of each block of tiles are merged with those
+of earlier blocks. No array of scores is larger than the constants below, however many users and items there are.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from torch import Tensor
 
 from macrid.ops import kernels
 
-BLOCK = {"cpu": 1 << 24, "cuda": 1 << 27}  # scores of users × items among which the best are chosen at once
+BLOCK = {"cpu": 1 << 24, "cuda": 1 << 27}  # scores per block, from which the best are chosen
 TILE = {"cpu": 1 << 19, "cuda": 1 << 25}  # scores computed at once
-USERS = 512  # in a block, if there are so many: fewer make slim products
-FEW_ROWS = 512  # of users × concepts: a product for each concept would be too slim, one for all is not
-GROUP = 16  # items compared by their maximum first
+USERS = 512  # per block, if there are enough: fewer make matrix products slow
+FEW_ROWS = 512  # users × concepts up to which one product for all concepts is faster than one for each
+GROUP = 16  # items first compared by their maximum
 LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
 
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """What turns components into scores of items; all that does not depend on users is computed once."""
+    """Turns components into item scores; whatever does not depend on users is computed once."""
 
     items: Tensor
     """(items, dim)"""
@@ -42,7 +41,7 @@ class Decoder:
     """(items, concepts)"""
     temperature: float = 1.0
     is_hard: bool = False
-    """Score every item in its likeliest concept only, which saves computing the others."""
+    """Score each item in its likeliest concept only, without computing the others."""
 
     @cached_property
     def concept_of(self) -> Tensor:
@@ -51,7 +50,7 @@ class Decoder:
 
     @cached_property
     def likeliest(self) -> np.ndarray:
-        """As `concept_of`, for people. Do not change it."""
+        """`concept_of` as an array. Do not modify it."""
         return self.concept_of.cpu().numpy()
 
     @cached_property
@@ -61,7 +60,7 @@ class Decoder:
 
     @cached_property
     def place(self) -> Tensor:
-        """Of every item in `order`: (items,)."""
+        """The position of each item in `order`: (items,)."""
         assert self.order is not None
         return torch.argsort(self.order)
 
@@ -74,7 +73,7 @@ class Decoder:
 
     @cached_property
     def tables(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Items and assignments in `order`, or as they are with the order to take them in if they are too many."""
+        """Items and assignments in `order`, or if there are too many, unsorted and with the order."""
         if self.order is None or self.items.numel() > _limit(BLOCK, self.items):
             return self.items, self.log_assignment, self.order
         return self.items[self.order], self.log_assignment[self.order], None
@@ -106,9 +105,8 @@ def top(
     """Positions and log-probabilities of the n best items, best first: (batch, n) each.
 
     components: (batch, concepts, dim).
-    hidden: (rows, columns) of what must not be chosen. allowed: (items,) True where an item may be chosen. Where fewer
-    than n are left, others follow with −inf. Z_u sums over all items, whether they may be chosen or not.
-    Which of several items with equal scores comes first is left open.
+    hidden: (rows, columns) to exclude. allowed: (items,) True where an item may be chosen. If fewer than n are left,
+    others follow with −inf. Z_u always sums over all items. The order of equal scores is unspecified.
     """
     z = components.div(decoder.temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
     scorer = _Scorer(decoder, z)
@@ -127,7 +125,7 @@ def top(
 def _top(
     scorer: _Scorer, z: Tensor, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """As `top`, for users enough to fill a block: z (concepts, users, dim)."""
+    """As `top`, for one block of users: z (concepts, users, dim)."""
     log_z = z.new_full((z.shape[1],), -torch.inf)
     values, positions = z.new_empty(z.shape[1], 0), z.new_empty(z.shape[1], 0, dtype=torch.long)
     for start in range(0, len(scorer.items), scorer.width):
@@ -148,7 +146,7 @@ def _top(
 
 
 class _Scorer:
-    """The scores of blocks of items: log p_ui, or p_ui itself if no p_ui can leave the range of the numbers."""
+    """Scores of blocks of items: log p_ui, or p_ui itself if none can overflow."""
 
     def __init__(self, decoder: Decoder, z: Tensor) -> None:
         block, tile, items = _limit(BLOCK, z), _limit(TILE, z), decoder.items
@@ -173,7 +171,7 @@ class _Scorer:
         return values.clamp(min=0).log() if self.linear else values
 
     def block(self, z: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        """Scores of the items from `first` on, valid until the next call, and the log of the sum of their p_ui."""
+        """Scores of the items from `first`, valid until the next call, and the log of the sum of their p_ui."""
         users, last = z.shape[1], min(first + self.width, len(self.items))
         block = self.memory[: users * (last - first)].view(users, -1)
         total = z.new_full((users,), 0.0 if self.linear else -torch.inf)
@@ -225,7 +223,7 @@ def best_of(
         scores.masked_fill_(~allowed, -torch.inf)
     if hidden is not None:
         scores[hidden] = -torch.inf
-    # The n best items are in the n groups with the highest maxima, so only those are looked at one by one.
+    # The n best items are in the n groups with the highest maxima, so only those are searched.
     groups = scores.shape[1] // GROUP
     if groups < 2 * n:
         values, columns = scores.topk(n, dim=1)
@@ -246,14 +244,14 @@ def pairs(matrix: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _within(places: tuple[Tensor, Tensor], axis: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """The pairs with rows (axis 0) or columns (axis 1) from `start` to `stop`, counted from `start` on."""
+    """The pairs with rows (axis 0) or columns (axis 1) from `start` to `stop`, counted from `start`."""
     inside = (places[axis] >= start) & (places[axis] < stop)
     rows, columns = places[0][inside], places[1][inside]
     return (rows - start, columns) if axis == 0 else (rows, columns - start)
 
 
 def _is_bounded(z: Tensor, decoder: Decoder) -> bool:
-    """Whether every p_ui is within exp(±LARGEST), whatever the angles between components and items."""
+    """Whether every p_ui is within exp(±LARGEST) for any angle between components and items."""
     if z.shape[1] == 0:
         return True
     longest, log_c = decoder.reach

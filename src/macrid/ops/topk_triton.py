@@ -1,4 +1,4 @@
-"""The scores of a mixture of concepts on a GPU, in one pass: the logits of the single concepts never leave the chip."""
+"""The scores of a mixture of concepts on a GPU, in one pass: the logits of each concept never leave the chip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for models of your own: inherit `RecommenderContract` and say how to make one. Needs pytest."""
+"""Tests for your own models: inherit `RecommenderContract` and define `make`. Needs pytest."""
 
 import pytest
 

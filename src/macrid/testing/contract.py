@@ -1,7 +1,7 @@
-"""What every recommender must do, as tests that the test class of a model inherits.
+"""What every recommender must do, as tests for a model's test class to inherit.
 
-Most of them use a checkerboard: even users have even items, odd users odd ones, and each lacks one. The right
-recommendation is obvious to the eye: the missing item of a user's own colour.
+Most use a checkerboard: even users have even items, odd users odd ones, and each lacks one item of their colour, which
+is the right recommendation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def checkerboard(users: int = 40, items: int = 20) -> sp.csr_array:
 
 
 def named_checkerboard() -> Interactions:
-    """Of users u-0 … u-39 and items i-0 … i-19."""
+    """A checkerboard of users u-0 … u-39 and items i-0 … i-19."""
     matrix = checkerboard()
     users, items = (Ids([f"{kind}-{i}" for i in range(n)]) for kind, n in zip("ui", matrix.shape, strict=True))
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
@@ -42,22 +42,21 @@ def named_checkerboard() -> Interactions:
 
 
 class RecommenderContract:
-    """Inherit it, define `make`, and `fit` and the rest where they differ."""
+    """Inherit it, define `make`, and override the rest where needed."""
 
     personal: ClassVar[bool] = True
-    """Whether a history matters; a model for which it does not has no notion of similar items either."""
+    """Whether recommendations depend on the history; if not, there are no similar items either."""
     expected_ndcg: ClassVar[tuple[float, float] | None] = None
-    """Between which values NDCG@20 lies on a small shop of 400 users and 160 items; popularity has 0.41, a well-tuned
-    EASE 0.59."""
+    """The range of NDCG@20 on a small shop of 400 users and 160 items; popularity has 0.41, a well-tuned EASE 0.59."""
 
     @classmethod
     def make(cls) -> Recommender:
-        """A model that has learned nothing yet."""
+        """An untrained model."""
         raise NotImplementedError
 
     @classmethod
     def fit(cls, model: Recommender, data: Interactions | sp.csr_array) -> Recommender:
-        """Train it on a few hundred users or fewer, in seconds."""
+        """Train it on at most a few hundred users, in seconds."""
         return model.fit(data)
 
     @pytest.fixture(scope="class")
@@ -65,7 +64,7 @@ class RecommenderContract:
     def model(cls) -> Recommender:
         return cls.fit(cls.make(), named_checkerboard())
 
-    def test_the_missing_item_of_the_own_colour_comes_first_if_the_model_is_personal(self, model: Recommender) -> None:
+    def test_the_missing_item_of_the_same_colour_comes_first_if_the_model_is_personal(self, model: Recommender) -> None:
         if not self.personal:
             scores = model.scores(model.histories([["i-0", "i-2"], ["i-1"]]))
             assert scores[0].tolist() == scores[1].tolist()
@@ -77,22 +76,22 @@ class RecommenderContract:
 
     def test_exactly_n_items_come_back_best_first_and_none_of_the_history(self, model: Recommender) -> None:
         history = ["i-0", "i-2", "i-4"]
-        found = model.recommend(history, 17)
-        assert len(found) == 17 == len(set(found.ids))
-        assert not set(found.ids) & set(history)
-        assert [item.score for item in found] == sorted((item.score for item in found), reverse=True)
+        items = model.recommend(history, 17)
+        assert len(items) == 17 == len(set(items.ids))
+        assert not set(items.ids) & set(history)
+        assert [item.score for item in items] == sorted((item.score for item in items), reverse=True)
 
-    def test_seen_items_may_be_asked_for(self, model: Recommender) -> None:
+    def test_seen_items_can_be_included(self, model: Recommender) -> None:
         assert len(model.recommend(["i-0", "i-2"], 20, exclude_seen=False)) == 20
 
-    def test_more_items_than_are_left_is_an_error_with_the_number_left(self, model: Recommender) -> None:
+    def test_requesting_more_items_than_are_left_is_an_error(self, model: Recommender) -> None:
         with pytest.raises(RequestError, match=r"\b18\b.*\b17\b.*\b20\b"):
             model.recommend(["i-0", "i-2", "i-4"], 18)
         for n in (0, 2.5):
             with pytest.raises(RequestError, match=str(n)):
                 model.recommend(["i-0"], n)  # type: ignore[arg-type]
 
-    def test_include_and_exclude_limit_the_choice(self, model: Recommender) -> None:
+    def test_include_and_exclude_limit_the_items(self, model: Recommender) -> None:
         assert set(model.recommend(["i-0"], 2, include=["i-3", "i-5"]).ids) == {"i-3", "i-5"}
         assert "i-2" not in model.recommend(["i-0"], 18, exclude=["i-2"]).ids
         with pytest.raises(RequestError, match=r"\b1\b.*\b20\b"):
@@ -102,13 +101,13 @@ class RecommenderContract:
         with pytest.warns(UnknownItemsWarning, match="'nope'"):
             assert len(model.recommend(["i-0"], 18, exclude=["i-2", "nope"])) == 18
 
-    def test_unknown_items_are_named_and_the_others_used(self, model: Recommender) -> None:
+    def test_unknown_items_are_named_and_ignored(self, model: Recommender) -> None:
         with pytest.warns(UnknownItemsWarning, match="'x9'.*'i-0'"):
-            found = model.recommend(["i-0", "x9"], 3)
-        assert found.unknown == ("x9",)
-        assert found.items == model.recommend(["i-0"], 3).items
+            items = model.recommend(["i-0", "x9"], 3)
+        assert items.unknown == ("x9",)
+        assert items.items == model.recommend(["i-0"], 3).items
 
-    def test_a_history_of_unknown_items_only_is_an_error(self, model: Recommender) -> None:
+    def test_a_history_of_only_unknown_items_is_an_error(self, model: Recommender) -> None:
         with pytest.raises(RequestError, match="'x9', 7"):
             model.recommend(["x9", 7], 3)
 
@@ -122,7 +121,7 @@ class RecommenderContract:
         assert len(model.recommend([], 5)) == 5
         assert model.recommend(["i-0", "i-0"], 5).items == model.recommend(["i-0"], 5).items
 
-    def test_many_histories_at_once_get_what_each_gets_alone(self, model: Recommender) -> None:
+    def test_a_batch_of_histories_gets_the_same_as_each_alone(self, model: Recommender) -> None:
         histories = [["i-0", "i-2"], ["i-1"], ["i-4", "i-6", "i-8"]]
         positions, scores = model.top(model.histories(histories), 4)
         for history, row, score in zip(histories, positions, scores, strict=True):
@@ -136,9 +135,9 @@ class RecommenderContract:
                 model.similar_items("i-0", 5)
             return
         for item in (0, 7):
-            found = model.similar_items(f"i-{item}", 5)
-            assert {int(str(other).removeprefix("i-")) % 2 for other in found.ids} == {item % 2}
-            assert f"i-{item}" not in found.ids
+            similar = model.similar_items(f"i-{item}", 5)
+            assert {int(str(other).removeprefix("i-")) % 2 for other in similar.ids} == {item % 2}
+            assert f"i-{item}" not in similar.ids
         with pytest.raises(RequestError, match="'zz'"):
             model.similar_items("zz")
         with pytest.raises(RequestError, match=r"\b20\b.*\b19\b"):
@@ -158,7 +157,7 @@ class RecommenderContract:
         assert posterior.std.shape == posterior.mean.shape
         assert (posterior.std >= 0).all()
 
-    def test_a_saved_model_answers_as_before(self, model: Recommender, tmp_path: Path) -> None:
+    def test_a_loaded_model_recommends_the_same(self, model: Recommender, tmp_path: Path) -> None:
         model.save(tmp_path / "run")
         again = load(tmp_path / "run")
         assert again.recommend(["i-0", "i-2"], 10).items == model.recommend(["i-0", "i-2"], 10).items
@@ -168,11 +167,11 @@ class RecommenderContract:
 
     def test_it_ranks_as_well_as_expected(self) -> None:
         if self.expected_ndcg is None:
-            pytest.skip("set expected_ndcg to have it checked")
+            pytest.skip("expected_ndcg is not set")
         split = generate(users=400, items=160, seed=3).split(heldout=50)
-        found = evaluate(self.fit(self.make(), split.train), split.test, ["ndcg@20"])["ndcg@20"].mean
+        ndcg = evaluate(self.fit(self.make(), split.train), split.test, ["ndcg@20"])["ndcg@20"].mean
         low, high = self.expected_ndcg
-        assert low <= found <= high
+        assert low <= ndcg <= high
 
     def test_a_scipy_matrix_is_accepted_and_its_columns_are_integer_ids(self) -> None:
         model = self.fit(self.make(), checkerboard())
@@ -180,7 +179,7 @@ class RecommenderContract:
         with pytest.raises(RequestError, match=r"'0'.*0, 1, 2"):
             model.recommend(["0"], 3)
 
-    def test_the_matrix_of_the_caller_is_left_alone_and_its_duplicates_count_once(self) -> None:
+    def test_the_input_matrix_is_not_modified_and_duplicates_count_once(self) -> None:
         matrix = sp.csr_array((np.array([1.0, 0.0, 1.0, 1.0]), np.array([0, 1, 2, 2]), np.array([0, 2, 4])), (2, 3))
         model = self.fit(self.make(), matrix)
         assert matrix.nnz == 4
@@ -193,11 +192,11 @@ class RecommenderContract:
         with pytest.raises(DataError, match=r"\b5\b.*\b20\b"):
             model.scores(sp.csr_array((2, 5), dtype=np.float32))
 
-    def test_questions_before_fit_are_answered_with_what_to_do(self) -> None:
+    def test_recommending_before_fit_is_an_error(self) -> None:
         with pytest.raises(MacridError, match=type(self.make()).__name__):
             self.make().recommend([1], 3)
 
-    def test_no_question_warns_when_all_is_known(self, model: Recommender) -> None:
+    def test_known_items_cause_no_warning(self, model: Recommender) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.recommend(["i-0"], 3)

@@ -1,7 +1,7 @@
-"""Adam (Kingma and Ba, 2015) with gradients shortened to a largest norm, on whole tables or on some of their rows.
+"""Adam (Kingma and Ba, 2015) with gradient clipping, on whole tables or some of their rows.
 
-Its own class instead of `torch.optim.Adam`: one that can change single rows, whose clipping costs no pass over memory,
-and that does not load torch's compiler, which takes seconds, when it is first used.
+Unlike `torch.optim.Adam` it can update single rows, clips without an extra pass over memory, and does not load torch's
+compiler on first use, which takes seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EPSILON = 1e-8
 
 
 class Adam:
-    """Changes parameters by their gradients. `state` holds the moments by parameter, as torch's optimisers do."""
+    """Updates parameters from their gradients. `state` holds the moments by parameter, as in torch's optimisers."""
 
     def __init__(self, parameters: Iterable[Tensor], learning_rate: float, l2: float = 0.0) -> None:
         self.parameters = list(parameters)
@@ -30,7 +30,7 @@ class Adam:
             parameter.grad = None
 
     def keep_rows(self, table: Tensor, rows: Tensor) -> None:
-        """Of a table that has lost its other rows."""
+        """Keep the moments of these rows of a table that has lost the others."""
         state = self.state.get(table, {})
         state |= {name: state[name][rows] for name in ("exp_avg", "exp_avg_sq") if name in state}
 
@@ -42,10 +42,10 @@ class Adam:
         rows: Tensor | None = None,
         count: Tensor | None = None,
     ) -> None:
-        """One step with gradients of a norm of at most `clip`.
+        """One step with the gradients clipped to a norm of `clip`.
 
-        by_rows: table → gradient of its `rows` (rows, dim), distinct ones; rows that are not touched keep their moments
-            as they are. count: how many of the rows count, all if None.
+        by_rows: table → gradient of its `rows` (rows, dim), all distinct; other rows keep their moments.
+        count: how many of the rows count, all if None.
         """
         by_rows = by_rows or {}
         whole = {p: p.grad for p in self.parameters if p.grad is not None}
@@ -91,8 +91,8 @@ class Adam:
             adam_rows(table, mean, square, gradient, rows, count, step, scale, self.learning_rate, self.l2)
             return
         gradient = gradient / scale + self.l2 * table[rows]
-        own_mean = mean[rows].lerp_(gradient, 1 - BETAS[0])
-        own_square = square[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        mean[rows], square[rows] = own_mean, own_square
-        spread = (own_square / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
-        table[rows] -= self.learning_rate / (1 - BETAS[0] ** step) * own_mean / spread
+        row_mean = mean[rows].lerp_(gradient, 1 - BETAS[0])
+        row_square = square[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        mean[rows], square[rows] = row_mean, row_square
+        spread = (row_square / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
+        table[rows] -= self.learning_rate / (1 - BETAS[0] ** step) * row_mean / spread

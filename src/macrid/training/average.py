@@ -1,4 +1,4 @@
-"""A running mean of the weights at the ends of epochs: it scores better than the weights of any one epoch."""
+"""A running mean of the weights after each epoch, which scores better than those of any one epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Average:
-    """Follows a network's parameters; each epoch counts 1 / `epochs`, those before it the rest."""
+    """A moving average of a network's parameters, in which each new epoch counts 1 / `epochs`."""
 
     def __init__(self, network: nn.Module, epochs: float) -> None:
         self.network, self.share = network, 1 / epochs
@@ -28,14 +28,14 @@ class Average:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """The network has the averaged weights meanwhile."""
+        """Give the network the averaged weights."""
         with torch.no_grad():
-            now = {name: p.detach().clone() for name, p in self.network.named_parameters() if name in self.weights}
+            current = {name: p.detach().clone() for name, p in self.network.named_parameters() if name in self.weights}
             self._put(self.weights)
             try:
                 yield
             finally:
-                self._put(now)
+                self._put(current)
 
     def _put(self, weights: dict[str, Tensor]) -> None:
         for name, value in weights.items():

@@ -1,4 +1,4 @@
-"""What is needed to go on with training after a kill: one safetensors file, replaced in one step."""
+"""Checkpoints, from which an interrupted training resumes: one safetensors file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from macrid.training.average import Average
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
-MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training goes on
+MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training resumes
 
 
 @dataclass
 class Progress:
-    """Where training is. The random numbers of an epoch follow from seed and epoch, so no generator is kept."""
+    """How far training is. Random numbers depend only on seed and epoch, so no generator state is stored."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -39,7 +39,7 @@ class Progress:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Make the folder and keep it for this process, so that two trainings do not write into one."""
+    """Create the folder and lock it, so that no other training writes to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("w")
@@ -47,12 +47,12 @@ def claimed(folder: Path) -> Iterator[None]:
         raise RunError(f"{folder}: cannot be written ({error.strerror or error}); choose another folder") from error
     with file:
         if not lock(file.fileno()):
-            raise RunError(f"{folder}: another training is writing here; wait for it, or choose another folder")
+            raise RunError(f"{folder}: in use by another training; wait for it, or choose another folder")
         yield
 
 
 def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint belongs to: these interactions and these settings."""
+    """Identifies the interactions and settings a checkpoint belongs to."""
     digest = hashlib.sha256()
     for name, matrix in data.items():
         digest.update(name.encode())
@@ -81,14 +81,14 @@ def write(
         write_atomically(folder / FILE, content)
     except OSError as error:
         raise RunError(
-            f"{folder / FILE}: cannot be written ({error.strerror or error}); make room and go on with --resume"
+            f"{folder / FILE}: cannot be written ({error.strerror or error}); free some space and use --resume"
         ) from error
 
 
 def read(
     folder: Path, network: nn.Module, optimiser: Adam, average: Average, belongs_to: dict[str, Any]
 ) -> tuple[Progress, dict[str, Tensor]]:
-    """Put everything where it was; the progress and the best weights. Without a file, the beginning."""
+    """Restore the state of training; returns the progress and the best weights, empty if there is no checkpoint."""
     path = folder / FILE
     if not path.exists():
         return Progress(), {}
@@ -97,7 +97,7 @@ def read(
             meta = json.loads(file.metadata()["macrid"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if meta["format"] > FORMAT:
-            raise RunError(f"{path}: made by a newer macrid, in format {meta['format']}; upgrade, or train afresh")
+            raise RunError(f"{path}: written by a newer macrid (format {meta['format']}); upgrade, or drop --resume")
         progress = Progress(**meta["progress"])
         _check_belongs(path, meta["belongs_to"], belongs_to)
         network.load_state_dict(_under(tensors, "now."))
@@ -106,7 +106,7 @@ def read(
             optimiser.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunError(
-            f"{path}: not a readable checkpoint ({first_line(error)}); train again without --resume"
+            f"{path}: not a readable checkpoint ({first_line(error)}); drop --resume to start over"
         ) from error
     device = next(network.parameters()).device
     average.weights = {name: value.to(device) for name, value in _under(tensors, "average.").items()}
@@ -114,7 +114,6 @@ def read(
 
 
 def remove(folder: Path) -> None:
-    """Forget an earlier training."""
     (folder / FILE).unlink(missing_ok=True)
 
 
@@ -128,10 +127,10 @@ def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None
     was = {name: value for name, value in was.items() if (name, value) not in REMOVED.items()}
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
-        told = ", ".join(
-            f"the {name}"
-            if name in ("interactions", "labels")
-            else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
+        differences = ", ".join(
+            name if name in ("interactions", "labels") else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
             for name in changed
         )
-        raise RunError(f"{path}: belongs to another training, it differs in {told}; give the same, or train afresh")
+        raise RunError(
+            f"{path}: belongs to another training, with different {differences}; use the same, or drop --resume"
+        )

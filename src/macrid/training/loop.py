@@ -1,4 +1,4 @@
-"""The training loop: Adam, early stopping on validation NDCG@100 with the best weights kept, checkpoints."""
+"""The training loop: Adam, early stopping on validation NDCG@100, checkpoints."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender
 
 LARGEST_DIM = 512  # of the kernels
-CHECKPOINT_SECONDS = 2.0  # between two checkpoints at least
-STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU a check waits for the device, so once an epoch
+CHECKPOINT_SECONDS = 2.0  # at least, between two checkpoints
+STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU, where a check has to wait, once per epoch
 
 
 def train(
@@ -55,7 +55,7 @@ def train(
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train `model.network` in place; it ends with the best weights, also when interrupted. Fills `model.log`."""
+    """Train `model.network` in place and fill `model.log`; the best weights are kept even if interrupted."""
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
     with supervised(model, labels, matrix, settings), nullcontext() if folder is None else checkpoints.claimed(folder):
@@ -108,7 +108,7 @@ def _train(
             ):
                 step = Step(network, optimiser, data, step.generator, settings)
                 average.weights.pop("prototypes", None)
-                progress.best_score = -1.0  # that of another number of concepts
+                progress.best_score = -1.0  # the best was for another number of concepts
             average.update()
             with average.used():
                 ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
@@ -141,7 +141,7 @@ def _run_epoch(
     epoch: int,
     on_step: Callable[[int, int], None] | None,
 ) -> tuple[float, float]:
-    """One pass over the train users; mean loss and mean KL per user."""
+    """One pass over the train users; returns mean loss and KL per user."""
     users, device = step.data.users, model.device
     generator = step.generator.manual_seed(epoch_seed(settings.seed, epoch))
     step.beta.fill_(beta_of(model, settings, epoch))
@@ -159,47 +159,47 @@ def _run_epoch(
 
 
 def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRecommender) -> None:
-    """A NaN stops training: all weights of this epoch are lost, those of the best epoch are not."""
+    """Stop training if a loss is not finite; only the weights of the best epoch remain usable."""
     bad = (~torch.isfinite(torch.stack(losses)[:, 0])).nonzero()
     if len(bad):
         step = int(bad[0]) + 1
         _stop(
             f"the loss became {float(losses[step - 1][0]):g} in epoch {epoch}, step {step} of {steps}"
-            f" (step {(epoch - 1) * steps + step} in all)",
+            f" (step {(epoch - 1) * steps + step} overall)",
             model,
         )
 
 
 def _check_weights(model: NeuralRecommender, epoch: int) -> None:
-    """The last step of an epoch can break the weights, which no loss shows any more."""
+    """The last step of an epoch can overflow the weights after the last loss was computed."""
     if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
-        _stop(f"the weights became too large for numbers in the last step of epoch {epoch}", model)
+        _stop(f"weights overflowed in the last step of epoch {epoch}", model)
 
 
-def _stop(what: str, model: NeuralRecommender) -> NoReturn:
+def _stop(problem: str, model: NeuralRecommender) -> NoReturn:
     scored = [record.epoch for record in model.log if record.best]
-    kept = f"the weights of epoch {scored[-1]} are kept" if scored else "no epoch had been finished"
-    raise TrainingError(f"{what}; {kept}. Try a smaller learning rate, or a higher temperature")
+    kept = f"the weights of epoch {scored[-1]} are kept" if scored else "no epoch was finished"
+    raise TrainingError(f"{problem}; {kept}. Try a smaller learning rate, or a higher temperature")
 
 
-def choose_precision(asked: Literal["auto"] | Precision, device: torch.device) -> Precision:
+def choose_precision(precision: Literal["auto"] | Precision, device: torch.device) -> Precision:
     """ "auto" is bf16 where the hardware has it."""
-    if asked != "auto":
-        return asked
+    if precision != "auto":
+        return precision
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     return "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"
 
 
 def check_fits(model: NeuralRecommender) -> None:
-    """The kernels hold a whole vector on the chip."""
+    """On a GPU, kernels hold a whole vector on the chip, which limits dim."""
     dim = getattr(model.settings, "dim", 0)
     if dim > LARGEST_DIM and kernels.serve(model.network.item_vectors):
-        raise SettingsError(f"dim is {dim}; on a GPU it may be at most {LARGEST_DIM}; lower it, or train on the CPU")
+        raise SettingsError(f"dim is {dim}; the limit on a GPU is {LARGEST_DIM}; lower it, or train on the CPU")
 
 
 def beta_of(model: NeuralRecommender, settings: TrainingSettings, epoch: int) -> float:
-    """What beta has grown to in an epoch."""
+    """Beta in this epoch, which grows during warm-up."""
     beta = getattr(model.settings, "beta", 0.0)
     return beta * (min(1.0, epoch / settings.beta_warmup) if settings.beta_warmup else 1.0)
 
@@ -228,7 +228,7 @@ def _warn_of_collapse(model: NeuralRecommender) -> None:
         ]
         remedies += ["a smaller learning rate", "another seed", f"about {max(1, round(in_use))} concepts"]
         warnings.warn(
-            f"only {in_use:.1f} of {concepts} concepts are in effective use; try {', '.join(remedies[:-1])}, or"
+            f"only {in_use:.1f} of {concepts} concepts are effectively used; try {', '.join(remedies[:-1])}, or"
             f" {remedies[-1]}",
             CollapseWarning,
             stacklevel=4,

@@ -1,7 +1,7 @@
-"""One step of training: loss, gradients, Adam. Nothing in an exact step waits for the device.
+"""One training step: loss, gradients, Adam. An exact step never waits for the device.
 
-On a GPU the exact step is captured once for every batch size and replayed, so that small data sets are not bound by
-kernel launches. A sampled step touches a different part of the tables each time and is run as it is.
+On a GPU the exact step is captured once per batch size and replayed, so that kernel launches do not dominate on small
+data. A sampled step touches different rows each time and is not captured.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from macrid.ops.sampled import Sampler, gather
 from macrid.settings import TrainingSettings
 from macrid.training.adam import Adam
 
-EAGER_STEPS = 2  # of every batch size before its capture; they load kernels and warm the allocator
+EAGER_STEPS = 2  # per batch size before its capture, to load kernels and warm up the allocator
 
 
 class Step:
-    """Takes a batch of users and changes the network."""
+    """Updates the network from a batch of users."""
 
     def __init__(
         self, network: Any, optimiser: Adam, data: DeviceHistories, generator: Generator, settings: TrainingSettings
@@ -43,7 +43,7 @@ class Step:
     def __call__(self, users: Tensor, interactions: int | None = None) -> Tensor:
         """Loss and KL of the batch before the step, means per user: (2,).
 
-        interactions: how many the batch has; a sampled step on a GPU need not ask for it then.
+        interactions: of the batch, if known; saves a sampled step on a GPU from waiting for it.
         """
         return self._run(users) if self._sampler is None else self._sampled(users, interactions)
 
@@ -63,18 +63,18 @@ class Step:
             histories = self.data.copied(users, interactions)
             local = gather(histories, self._sampler, self.settings.negatives, self.generator)
             tables = network.item_vectors, network.context_vectors
-            own = [table.detach()[local.rows].requires_grad_() for table in tables]
+            parts = [table.detach()[local.rows].requires_grad_() for table in tables]
             noise = network.draw_noise(local.histories, self.generator, items=len(local.rows))
-            loss = network.loss(local.histories, noise, self.beta, LocalTables(own[0], own[1], local))
+            loss = network.loss(local.histories, noise, self.beta, LocalTables(parts[0], parts[1], local))
             self.optimiser.zero_grad()
             loss.total.backward()
-            rows = {table: part.grad for table, part in zip(tables, own, strict=True)}
+            rows = {table: part.grad for table, part in zip(tables, parts, strict=True)}
             self.optimiser.step(self.settings.clip, rows, local.rows, local.count)
             return torch.stack([loss.total.detach(), loss.kl.detach()])
 
 
 class Captured:
-    """A function of a batch of users; on a GPU captured for every batch size and replayed."""
+    """A function of a batch of users; on a GPU, captured once per batch size and replayed."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], generator: Generator, device: torch.device) -> None:
         self.function, self.generator = function, generator
@@ -89,24 +89,23 @@ class Captured:
             if not self.captures or self._seen[size] <= EAGER_STEPS:
                 return self.function(users)
             self._graphs[size] = self._capture(users)
-        graph, own_users, result = self._graphs[size]
-        own_users.copy_(users)
+        graph, input_users, result = self._graphs[size]
+        input_users.copy_(users)
         graph.replay()
         return result.clone()
 
     def _capture(self, users: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
-        own_users = users.clone()
+        input_users = users.clone()
         with without_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            result = self.function(own_users)
-        return graph, own_users, result
+            result = self.function(input_users)
+        return graph, input_users, result
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Collect cyclic garbage before, not meanwhile: what an earlier training left on the device, freed during a
-    capture, makes the capture fail."""
+    """Collect garbage first, then pause collection: freeing an earlier training's tensors breaks a capture."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -119,7 +118,7 @@ def without_collection() -> Iterator[None]:
 
 @contextmanager
 def products(precision: str, device: torch.device) -> Iterator[None]:
-    """How torch takes products of float32 matrices on a GPU meanwhile."""
+    """Set the precision of float32 matrix products on a GPU."""
     if device.type != "cuda":
         yield
         return

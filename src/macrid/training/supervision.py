@@ -1,7 +1,7 @@
-"""Labels in training: concept labels and attributes of a few items, spread to all from the interactions.
+"""Training with labels: concepts and attributes of a few items, spread to the others through the interactions.
 
-A few labels alone would bind the labelled items and nothing else. Items that share users are of one kind, so labels are
-spread first (`spread`), and every item is pulled towards what is known or believed about it, the more the surer it is.
+On their own, a few labels would affect only the labelled items. Items that share users are similar, so labels are
+spread first (`spread`); then each item is pulled towards its given or predicted labels, the more the surer they are.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from macrid.ops.sampled import Local
     from macrid.settings import TrainingSettings
 
-RANK = 100  # directions of the embedding that labels are spread in
-PENALTY = 0.1  # of the squared weights of the regression, against the labels' log-likelihood
+RANK = 100  # dimensions of the embedding used to spread labels
+PENALTY = 0.1  # on squared regression weights, relative to the labels' log-likelihood
 ROUNDS = 5
-BELIEF = 0.2  # what the belief about an item counts, against a label
-PRIOR = 0.1  # labels' worth of a user who has no item of a concept
-CLICKS = 10  # so many users of an item say all that they can say; the others repeat it
-FEW = 4  # directions in which an attribute is looked for at least; one for every two labels
-RIDGE = 0.3  # penalty of its regression, times the variance
+BELIEF = 0.2  # weight of a predicted label, relative to a given one
+PRIOR = 0.1  # pseudo-count of labels per user
+CLICKS = 10  # users of an item beyond these add no evidence
+FEW = 4  # directions to fit an attribute in, at least; one for every two labels
+RIDGE = 0.3  # penalty of that regression, times the variance
 KMEANS_ROUNDS = 30
 NUMBERS = 1 << 22  # interactions × concepts at once
 
@@ -42,7 +42,7 @@ NUMBERS = 1 << 22  # interactions × concepts at once
 def supervised(
     model: NeuralRecommender, labels: Labels | None, matrix: sp.csr_array, training: TrainingSettings
 ) -> Iterator[None]:
-    """The loss of a MacridVAE asks for the labels meanwhile; it starts from them unless it starts at random."""
+    """Add the labels to the loss of a MacridVAE, which also starts from them unless it starts at random."""
     if labels is None:
         yield
         return
@@ -60,7 +60,7 @@ def supervised(
 
 
 def embed(matrix: sp.csr_array, seed: int) -> Tensor:
-    """V · S of the truncated SVD of the interactions over the roots of both degrees, in unit length: (items, rank)."""
+    """V · S of a truncated SVD of the degree-normalised interactions, scaled to unit length: (items, rank)."""
     sizes = np.maximum(np.diff(matrix.indptr), 1)
     popularity = np.maximum(np.bincount(matrix.indices, minlength=matrix.shape[1]), 1)
     values = np.repeat(sizes**-0.5, np.diff(matrix.indptr)) * popularity[matrix.indices] ** -0.5
@@ -80,13 +80,13 @@ def regress(vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
     """log p(class | item) by multinomial logistic regression on the items whose code is not −1: (items, classes)."""
     x = F.pad(vectors.double(), (0, 1), value=1.0)  # the last weight is the bias
     known = torch.from_numpy(codes >= 0)
-    own, target = x[known], torch.from_numpy(codes[codes >= 0])
+    labelled, target = x[known], torch.from_numpy(codes[codes >= 0])
     weights = torch.zeros(classes, x.shape[1], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
-        fit = F.cross_entropy(own @ weights.T, target, reduction="sum")
+        fit = F.cross_entropy(labelled @ weights.T, target, reduction="sum")
         total = fit + PENALTY / 2 * weights[:, :-1].square().sum()
         total.backward()
         return total
@@ -96,22 +96,22 @@ def regress(vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
 
 
 def believe(matrix: sp.csr_array, vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
-    """p(class | item) by what users say (`spread`) or by the regression alone, as labels tell: (items, classes).
+    """p(class | item) by `spread` or by regression alone: (items, classes).
 
-    What users say is worth much where they choose among many items, and little where they have most of them anyway.
-    Each half of the labels is foretold from the other, and what is right more often is taken.
+    Histories say much where users choose among many items, and little where they have most of them anyway. So each
+    half of the labels is predicted from the other, and the method with more correct predictions is used.
     """
     known = np.flatnonzero(codes >= 0)
     half = known[np.argsort(codes[known], kind="stable")]
-    right = np.zeros(2, dtype=np.int64)
-    for turn in (0, 1):
-        own = codes.copy()
-        own[half[turn::2]] = -1
-        first = regress(vectors, own, classes)
-        for place, found in enumerate((first, spread(matrix, own, first))):
-            right[place] += (found.argmax(axis=1) == codes)[half[turn::2]].sum()
+    correct = np.zeros(2, dtype=np.int64)
+    for fold in (0, 1):
+        rest = codes.copy()
+        rest[half[fold::2]] = -1
+        first = regress(vectors, rest, classes)
+        for method, prediction in enumerate((first, spread(matrix, rest, first))):
+            correct[method] += (prediction.argmax(axis=1) == codes)[half[fold::2]].sum()
     first = regress(vectors, codes, classes)
-    if right[1] >= right[0]:
+    if correct[1] >= correct[0]:
         return spread(matrix, codes, first)
     belief = np.exp(first)
     belief[known] = np.eye(classes)[codes[known]]
@@ -121,9 +121,9 @@ def believe(matrix: sp.csr_array, vectors: Tensor, codes: np.ndarray, classes: i
 def spread(matrix: sp.csr_array, codes: np.ndarray, first: np.ndarray) -> np.ndarray:
     """p(class | item) of every item from its users' other items: (items, classes).
 
-    codes: (items,) the labels, −1 where missing. first: log p(class | item) to begin with.
-    Each user of an item says how much likelier a class is than usual, given the rest of the history; items are
-    believed what their users say, and the beliefs then tell about other items.
+    codes: (items,) the labels, −1 where missing. first: the initial log p(class | item).
+    For each user of an item, the rest of the history says how much likelier than usual a class is. Repeated, so that
+    predicted items inform others.
     """
     columns = matrix.T.tocsr()
     popularity = np.diff(columns.indptr)
@@ -133,14 +133,14 @@ def spread(matrix: sp.csr_array, codes: np.ndarray, first: np.ndarray) -> np.nda
     share = (labels.sum(axis=0) + 1) / (labels.sum() + labels.shape[1])
     worth = np.where(known, 1.0, BELIEF)[:, None]
     belief = np.where(known[:, None], labels, np.exp(first))
-    for turn in range(ROUNDS):
+    for step in range(ROUNDS):
         weights = worth * belief
         usual = popularity @ weights
         usual = np.maximum(usual / max(usual.sum(), 1e-300), 1e-12)
-        said = _said(columns, matrix @ weights, weights, usual)
-        if turn == ROUNDS - 1:  # users of an item agree more than independent ones would
-            said *= np.minimum(1, CLICKS / np.maximum(popularity, 1))[:, None]
-        scores = first + np.log(share) + said
+        evidence = _evidence(columns, matrix @ weights, weights, usual)
+        if step == ROUNDS - 1:  # the users of an item are not independent
+            evidence *= np.minimum(1, CLICKS / np.maximum(popularity, 1))[:, None]
+        scores = first + np.log(share) + evidence
         scores -= scores.max(axis=1, keepdims=True)
         belief = np.exp(scores)
         belief /= belief.sum(axis=1, keepdims=True)
@@ -148,7 +148,7 @@ def spread(matrix: sp.csr_array, codes: np.ndarray, first: np.ndarray) -> np.nda
     return belief
 
 
-def _said(columns: sp.csr_array, of_users: np.ndarray, weights: np.ndarray, usual: np.ndarray) -> np.ndarray:
+def _evidence(columns: sp.csr_array, of_users: np.ndarray, weights: np.ndarray, usual: np.ndarray) -> np.ndarray:
     """Sum over an item's users of the log of how much likelier than usual each class is: (items, classes).
 
     columns: items × users. of_users: (users, classes) the sum of `weights` over each history.
@@ -158,9 +158,9 @@ def _said(columns: sp.csr_array, of_users: np.ndarray, weights: np.ndarray, usua
     first = 0
     while first < len(weights):
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + most, side="right")) - 1)
-        own = slice(starts[first], starts[last])
+        block = slice(starts[first], starts[last])
         counts = np.diff(starts[first : last + 1])
-        others = of_users[columns.indices[own]] - np.repeat(weights[first:last], counts, axis=0)
+        others = of_users[columns.indices[block]] - np.repeat(weights[first:last], counts, axis=0)
         others = np.maximum(others, 0)
         logs = np.log((others / usual + PRIOR) / (others.sum(axis=1, keepdims=True) + PRIOR))
         place = starts[first : last + 1] - starts[first]
@@ -172,15 +172,15 @@ def _said(columns: sp.csr_array, of_users: np.ndarray, weights: np.ndarray, usua
 
 @dataclass(eq=False)
 class Supervision:
-    """What every item should be like, as far as it is known, and the term of the loss that says how far it is not."""
+    """The target of each item, as far as it is known, and the term of the loss that enforces it."""
 
     targets: Tensor  # (items, concepts or 0) p(concept | item)
-    trust: Tensor  # (items,) how much that counts: 1 for labels, 0 for what is not known at all
+    trust: Tensor  # (items,) weight of the target: 1 for labels, 0 for unknown
     scores: Tensor  # (items, attributes) in [−1, 1]; attribute a is dimension a
     score_trust: Tensor  # (items, attributes)
-    groups: Tensor  # (items,) within which scores are compared
-    count: int  # of groups
-    classes: int  # so many concepts have a label, the first ones
+    groups: Tensor  # (items,) scores are compared within a group
+    count: int  # number of groups
+    classes: int  # the first concepts, which have a label
     weight: float
 
     def to(self, device: torch.device) -> Supervision:
@@ -191,7 +191,7 @@ class Supervision:
     def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
         """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): ().
 
-        vectors: (rows, dim) of all items, or of those at hand.
+        vectors: (rows, dim) of all items, or of those drawn.
         """
         rows = slice(None) if drawn is None else drawn.rows
         real = None
@@ -205,14 +205,13 @@ class Supervision:
             total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=1) * trust).sum() / items
         if self.scores.shape[1]:
             trust = self.score_trust[rows] if real is None else self.score_trust[rows] * real[:, None]
-            own = network.direction(vectors)[:, : self.scores.shape[1]]
-            found = correlations(own, self.scores[rows], trust, self.groups[rows], self.count)
-            total = total + (1 - found).sum()
+            values = network.direction(vectors)[:, : self.scores.shape[1]]
+            total = total + (1 - correlations(values, self.scores[rows], trust, self.groups[rows], self.count)).sum()
         return self.weight * total
 
 
 def correlations(values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, count: int) -> Tensor:
-    """Weighted correlation of each column with its scores, within groups, their mean by weight: (columns,).
+    """Weighted correlation of each column with its scores, averaged over groups by weight: (columns,).
 
     values, scores, trust: (items, columns); groups: (items,) below `count`.
     """
@@ -221,18 +220,18 @@ def correlations(values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, 
         return each.new_zeros(count, each.shape[1]).index_add(0, groups, each)
 
     mass = within(trust)
-    about = mass.clamp(min=1e-12)
-    x = values - (within(trust * values) / about).index_select(0, groups)
-    y = scores - (within(trust * scores) / about).index_select(0, groups)
-    products, own, known = (within(trust * each) for each in (x * y, x * x, y * y))
-    found = products / (own * known + 1e-12).sqrt()
-    return (found * mass).sum(dim=0) / mass.sum(dim=0).clamp(min=1e-12)
+    divisor = mass.clamp(min=1e-12)
+    x = values - (within(trust * values) / divisor).index_select(0, groups)
+    y = scores - (within(trust * scores) / divisor).index_select(0, groups)
+    xy, xx, yy = (within(trust * product) for product in (x * y, x * x, y * y))
+    by_group = xy / (xx * yy + 1e-12).sqrt()
+    return (by_group * mass).sum(dim=0) / mass.sum(dim=0).clamp(min=1e-12)
 
 
 def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight: float, seed: int) -> Supervision:
     """Spread the labels to all items of the interactions.
 
-    concepts: of the model; those without a label stay free, and so do items that are likelier theirs.
+    concepts: of the model; those without a label, and items likelier in them, stay free.
     """
     items, classes = matrix.shape[1], len(labels.concept_names)
     vectors = embed(matrix, seed)
@@ -245,7 +244,7 @@ def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight
     scores, score_trust = np.zeros((2, items, len(labels.attributes)))
     for place, values in enumerate(labels.attributes.values()):
         scores[:, place], score_trust[:, place] = spread_attribute(vectors.numpy(), values, groups, count)
-    scale = weight * matrix.nnz / max(1, matrix.shape[0])  # a user's likelihood is a sum over so many interactions
+    scale = weight * matrix.nnz / max(1, matrix.shape[0])  # a user's likelihood is a sum over this many interactions
     return Supervision(
         targets=torch.from_numpy(targets).float(),
         trust=torch.from_numpy(trust).float(),
@@ -259,10 +258,10 @@ def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight
 
 
 def stand_ins(matrix: sp.csr_array, codes: np.ndarray, classes: int, concepts: int, seed: int) -> np.ndarray:
-    """The labels, and beside them some items that stand for each concept without a label: (items,).
+    """The labels, plus some items as examples of each concept without a label: (items,).
 
-    Without them every item would have to be one of the labelled concepts. Found by spherical k-means whose first
-    clusters are the labelled concepts: the items that are the most clearly of another cluster.
+    Without these every item would have to be in a labelled concept. They are the clearest members of the other clusters
+    of a spherical k-means whose first clusters are the labelled concepts.
     """
     codes = codes.copy()
     if classes == concepts:
@@ -293,47 +292,47 @@ def _middles(vectors: Tensor, cluster: Tensor, count: int) -> Tensor:
 
 
 def _least_like(candidates: Tensor, taken: Tensor, concepts: int) -> Tensor:
-    """Those candidates that fill up to so many concepts."""
+    """The candidates furthest from those taken, enough to make up `concepts`."""
     return candidates[(candidates @ taken.T).amax(dim=1).argsort(stable=True)[: concepts - len(taken)]]
 
 
 def spread_attribute(
     vectors: np.ndarray, values: np.ndarray, groups: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of all items and how far to trust them, both (items,); within each group on its own.
+    """Scores of all items and how far to trust them, both (items,), separately for each group.
 
     vectors: (items, rank); values: (items,), NaN where missing; groups: (items,) below `count`.
-    A labelled item has the rank of its value and is trusted fully. The others follow by ridge regression in the few
-    directions that the items of the group differ in most, and are trusted as far as it foretells labels left out.
+    A labelled item has the rank of its value and is trusted fully. Others are predicted by ridge regression on the
+    group's main directions, and trusted as far as it predicts left-out labels.
     """
     scores, trust = np.zeros(len(values)), np.zeros(len(values))
     for group in range(count):
         members = np.flatnonzero(groups == group)
-        has = ~np.isnan(values[members])
-        own = members[has]
-        if len(own) < 2 or np.ptp(values[own]) == 0:
+        is_labelled = ~np.isnan(values[members])
+        labelled = members[is_labelled]
+        if len(labelled) < 2 or np.ptp(values[labelled]) == 0:
             continue
-        known = rank_scores(values[own])
-        scores[members], trust[members] = _foretell(vectors[members], has, known)
-        scores[own], trust[own] = known, 1.0
+        known = rank_scores(values[labelled])
+        scores[members], trust[members] = _predict(vectors[members], is_labelled, known)
+        scores[labelled], trust[labelled] = known, 1.0
     return scores, trust
 
 
-def _foretell(vectors: np.ndarray, has: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
-    """Scores (items,) by ridge regression on those that have one, and R² of each with itself left out."""
+def _predict(vectors: np.ndarray, is_labelled: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
+    """Scores (items,) by ridge regression on the labelled items, and its leave-one-out R²."""
     rank = max(FEW, len(known) // 2)
     left, scale, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
     x = left[:, :rank] * scale[:rank]
-    spread_out = (x**2).sum(axis=1).mean()
-    x = x - x[has].mean(axis=0)
-    inverse = np.linalg.inv(x[has] @ x[has].T + RIDGE * max(spread_out, 1e-12) * np.eye(len(known)))
+    variance = (x**2).sum(axis=1).mean()
+    x = x - x[is_labelled].mean(axis=0)
+    inverse = np.linalg.inv(x[is_labelled] @ x[is_labelled].T + RIDGE * max(variance, 1e-12) * np.eye(len(known)))
     weights = inverse @ known
     explained = 1 - ((weights / np.diag(inverse)) ** 2).sum() / (known**2).sum()
-    return np.clip(x @ (x[has].T @ weights), -1, 1), float(np.clip(explained, 0, 1))
+    return np.clip(x @ (x[is_labelled].T @ weights), -1, 1), float(np.clip(explained, 0, 1))
 
 
 def rank_scores(values: np.ndarray) -> np.ndarray:
-    """Ranks, ties at their mean, from −1 to 1: (n,)."""
+    """Ranks from −1 to 1, ties averaged: (n,)."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - (counts + 1) / 2
     return 2 * middle[place] / max(1, len(values) - 1) - 1
@@ -341,9 +340,9 @@ def rank_scores(values: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def begin(network: MacridNetwork, supervision: Supervision) -> None:
-    """Put the prototypes in the middle of the items that are theirs; one that has no item stays where it is."""
+    """Move each prototype to the centre of its items; one without items stays."""
     if supervision.classes:
         vectors = F.normalize(network.item_vectors.cpu(), dim=1)
         middles = F.normalize(supervision.targets.T @ vectors, dim=1)
-        has = supervision.targets.sum(dim=0) >= 1
-        network.prototypes.copy_(torch.where(has[:, None], middles, network.prototypes.cpu()))
+        has_items = supervision.targets.sum(dim=0) >= 1
+        network.prototypes.copy_(torch.where(has_items[:, None], middles, network.prototypes.cpu()))

@@ -1,4 +1,4 @@
-"""Searching for settings: the paper's space, Optuna's TPE, several trainings at once."""
+"""Search for settings in the paper's space with Optuna's TPE, several trainings at once."""
 
 from macrid.tuning.search import tune
 from macrid.tuning.space import Range, space_of

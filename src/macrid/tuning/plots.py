@@ -1,4 +1,4 @@
-"""Two pictures of a study: how the search went, and which settings mattered."""
+"""Two plots of a study: how the search went, and which settings mattered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; shapes differ, too
-ENDED, PRUNED, FAILED, CHOSEN = "#0072B2", "#9A9A9A", "#D55E00", "#E69F00"
-FEWEST = 20
-"""Trials that ended well, below which the importance of settings is chance."""
-SPREAD = 4.0  # the scale reaches so many times the distance from the best to the median below the best
+# Okabe and Ito's colour-blind safe palette; shapes differ too
+COMPLETE, PRUNED, FAILED, CHOSEN = "#0072B2", "#9A9A9A", "#D55E00", "#E69F00"
+FEWEST_TRIALS = 20
+"""Complete trials needed to tell the importance of settings from chance."""
+SPREAD = 4.0  # height of the scale, in distances from the best to the median
 
 
 def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Recipe | None = None) -> None:
@@ -35,53 +35,53 @@ def draw_importance(study: optuna.Study, path: str | PathLike[str]) -> None:
 
 
 def history(study: optuna.Study, chosen: Recipe | None = None) -> Figure:
-    """Every trial by its number, and the best so far; the chosen one is named."""
+    """The score of each trial, the best so far, and the chosen one."""
     trials = finished(study)
     groups = {state: [trial for trial in trials if trial.state.name == state] for state in ("COMPLETE", "PRUNED")}
-    ended, pruned = (_points(group) for group in groups.values())
+    complete, pruned = (_points(group) for group in groups.values())
     failed = [trial.number for trial in trials if trial.state.name == "FAIL"]
-    if not len(ended):
-        raise MacridError("no trial has ended well, there is nothing to draw")
-    low, high = sensible_range(ended[:, 1], pruned[:, 1])
+    if not len(complete):
+        raise MacridError("no complete trial, so there is nothing to draw")
+    low, high = sensible_range(complete[:, 1], pruned[:, 1])
     figure = new_figure(8.0, 4.8, "constrained")
     panel = figure.subplots()
-    counts = {"trained to the end": len(ended), "pruned": len(groups["PRUNED"]), "failed": len(failed)}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    heading(panel, literal(study.study_name), f"{len(trials)} trials: {told}")
+    counts = {"complete": len(complete), "pruned": len(groups["PRUNED"]), "failed": len(failed)}
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    heading(panel, literal(study.study_name), f"{len(trials)} trials: {summary}")
     dress(panel)
-    _dots(panel, ended, low, "trained to the end", "o", ENDED)
+    _dots(panel, complete, low, "complete", "o", COMPLETE)
     _dots(panel, pruned, low, "pruned", "v", PRUNED)
     if failed:
         style: dict[str, Any] = {"color": FAILED, "markersize": 7, "markeredgewidth": 2, "clip_on": False}
         panel.plot(failed, [low] * len(failed), "x", label="failed", zorder=5, **style)
-    rising = np.maximum.accumulate(ended[:, 1])
-    last = max([*ended[:, 0], *pruned[:, 0], *failed])
-    steps = np.append(ended[:, 0], last), np.append(rising, rising[-1])
+    rising = np.maximum.accumulate(complete[:, 1])
+    last = max([*complete[:, 0], *pruned[:, 0], *failed])
+    steps = np.append(complete[:, 0], last), np.append(rising, rising[-1])
     panel.plot(*steps, color=INK, linewidth=1.6, drawstyle="steps-post", label="best so far", zorder=4)
-    if min(*ended[:, 1], *pruned[:, 1], low) < low:
-        panel.plot([], [], "o", color=PRUNED, alpha=0.3, markersize=5, label="fainter: below the scale")
+    if min(*complete[:, 1], *pruned[:, 1], low) < low:
+        panel.plot([], [], "o", color=PRUNED, alpha=0.3, markersize=5, label="faint: below the scale")
     if chosen is not None:
         _name_chosen(panel, chosen)
     panel.set_xlim(-0.02 * max(last, 5), 1.02 * max(last, 5))
     panel.set_ylim(low, high)
     panel.xaxis.set_major_locator(import_module("matplotlib.ticker").MaxNLocator(integer=True))
     panel.set_xlabel("trial", fontsize=11, color=INK)
-    panel.set_ylabel("NDCG@100 of validation users", fontsize=11, color=INK)
+    panel.set_ylabel("validation NDCG@100", fontsize=11, color=INK)
     panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=5, frameon=False, fontsize=10, labelcolor=INK,
                  handletextpad=0.3, columnspacing=1.4)  # fmt: skip
     return figure
 
 
 def importance(study: optuna.Study) -> Figure:
-    """How much each setting had to do with being among the best tenth (PED-ANOVA)."""
+    """How much each setting contributed to reaching the best tenth (PED-ANOVA)."""
     shares = importances(study)
     figure = new_figure(8.0, 1.7 + 0.42 * len(shares), "constrained")
     panel = figure.subplots()
-    ended = sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))
-    heading(panel, literal(study.study_name), f"share of each setting in reaching the best tenth of {ended} trials")
+    complete = sum(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False))
+    heading(panel, literal(study.study_name), f"share of each setting in reaching the best tenth of {complete} trials")
     dress(panel)
     names, values = list(shares)[::-1], list(shares.values())[::-1]
-    bars = panel.barh(names, values, color=ENDED, height=0.66)
+    bars = panel.barh(names, values, color=COMPLETE, height=0.66)
     panel.bar_label(bars, [_percent(value) for value in values], padding=5, fontsize=11, color=INK)
     panel.set_xlim(0, 1.12 * max(values))
     panel.grid(visible=False)
@@ -92,25 +92,24 @@ def importance(study: optuna.Study) -> Figure:
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """Shares that sum to 1, the largest first; refused where there is nothing to learn."""
+    """Shares that sum to 1, largest first; an error if there are too few trials or settings."""
     optuna = optuna_or_explain()
-    ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
-    if len({name for trial in ended for name in trial.params}) == 1:
-        raise MacridError("only one setting was searched, there is nothing to compare")
-    if len(ended) < FEWEST:
-        told = f"{len(ended)} of the trials ended well so far"
-        raise MacridError(f"which settings matter is told from {FEWEST} trials on; {told}")
+    complete = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    if len({name for trial in complete for name in trial.params}) == 1:
+        raise MacridError("only one setting was searched, so there is nothing to compare")
+    if len(complete) < FEWEST_TRIALS:
+        raise MacridError(f"importance needs {FEWEST_TRIALS} complete trials; there are {len(complete)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
-def sensible_range(ended: Any, pruned: Any) -> tuple[float, float]:
-    """From low to high so that good trials can be told apart; hopeless ones are below."""
-    best, worst = float(max(ended)), float(min(*ended, *pruned, max(ended)))
-    low = max(worst, best - SPREAD * (best - float(np.median(ended))))
+def sensible_range(complete: Any, pruned: Any) -> tuple[float, float]:
+    """The lowest and highest score to show, so that good trials are distinguishable; hopeless ones lie below."""
+    best, worst = float(max(complete)), float(min(*complete, *pruned, max(complete)))
+    low = max(worst, best - SPREAD * (best - float(np.median(complete))))
     room = 0.08 * (best - low) or 0.05 * abs(best) or 0.05
     return low - room, best + 1.5 * room
 
@@ -122,7 +121,7 @@ def _points(trials: list[optuna.trial.FrozenTrial]) -> np.ndarray:
 
 
 def _dots(panel: Axes, points: np.ndarray, low: float, name: str, marker: str, colour: str) -> None:
-    """Those below the scale stand faint on its lower edge."""
+    """Points below the scale are drawn faintly at its lower edge."""
     inside = points[:, 1] >= low
     style: dict[str, Any] = {"linestyle": "none", "marker": marker, "color": colour, "markeredgewidth": 0}
     if len(points):
@@ -137,8 +136,7 @@ def _name_chosen(panel: Axes, chosen: Recipe) -> None:
     scores = chosen.about.get("scores")
     panel.plot(number, score, "*", color=CHOSEN, markeredgecolor=INK, markersize=15, zorder=6, clip_on=False)
     mean = f", {np.mean(scores):.4f} over {len(scores)} seeds" if scores else ""
-    told = f"chosen: trial {number}, {score:.4f}{mean}"
-    panel.set_title(told, loc="right", fontsize=10, color=INK, pad=24)
+    panel.set_title(f"chosen: trial {number}, {score:.4f}{mean}", loc="right", fontsize=10, color=INK, pad=24)
 
 
 def _percent(share: float) -> str:

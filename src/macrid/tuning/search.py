@@ -1,8 +1,8 @@
-"""The search: Optuna's TPE proposes settings, workers train them, hopeless ones are pruned, every result is kept.
+"""The search: Optuna's TPE proposes settings, workers train them, hopeless ones are pruned, all results are stored.
 
-One process asks and tells; its workers train, and report how far they are. Several such processes, on several machines,
-may work on one study through a shared storage. An interrupted search goes on where it was: finished trials are in the
-storage, running ones are tried again.
+One process runs the study; its workers train and report progress. Several such processes, on several machines, can
+share a study through its storage. An interrupted search can be continued: finished trials are in the storage, running
+ones are tried again.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ if TYPE_CHECKING:
     from macrid.data.interactions import Interactions
     from macrid.data.split import HeldOut, Split
 
-MOST_JOBS = 16
+MOST_JOBS = 16  # trainings at once, by default
 CONFIRMED = "confirmed"
-"""A study has an attribute confirmed:TRIAL:SEED for the score of one of its best trials with another seed."""
+"""The study attribute confirmed:TRIAL:SEED holds the score of one of the best trials with another seed."""
 OTHER_SEEDS = (1, 2)  # added to the seed of the search
-LOOK = 2.0  # seconds after which the storage is asked again what other processes have done
+POLL = 2.0  # seconds between checks for results, also of other processes
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search is; given to `on_progress` whenever something has changed."""
+    """The progress of a search, passed to `on_progress`."""
 
     done: int
     trials: int
     running: int
-    """In all processes that work on the study."""
+    """In all processes that share the study."""
     failed: int
     pruned: int
     best: Recipe | None
     """`about["score"]` is its validation NDCG@100."""
     unconfirmed: int = 0
-    """Trainings with other seeds that are left, once all trials are done."""
+    """Remaining trainings with other seeds, once all trials are done."""
 
 
 def tune(
@@ -73,14 +73,14 @@ def tune(
 ) -> Recipe:
     """Search the paper's space for the settings with the best validation NDCG@100; a config for `macrid train`.
 
-    trials: how many the study shall have in the end, those of earlier calls included.
-    storage: any storage URL of Optuna; a file of SQLite unless told otherwise. name: of the study in it.
-    jobs: trainings at once, by default one per core, at most 16. They run in processes of their own, so a script
-        must call this under `if __name__ == "__main__":`.
-    confirm: so many of the best trials are trained again with other seeds, and the best mean wins: the best of many
-        noisy scores is a lucky one.
-    fixed: settings that are given and not searched. training: training settings other than those searched.
-    timeout: no new training is begun after so many seconds.
+    trials: in total, including earlier calls.
+    storage: an Optuna storage URL, by default an SQLite file. name: of the study in it.
+    jobs: trainings at once, by default one per core, at most 16. They run in separate processes, so a script must call
+        this under `if __name__ == "__main__":`.
+    confirm: retrain this many of the best trials with other seeds and choose the best mean, since the best of many
+        noisy scores is partly luck.
+    fixed: settings not to search, with their values. training: other training settings.
+    timeout: start no new training after this many seconds.
     """
     check_counts(trials, jobs, confirm, timeout)
     search = Search(split, model, storage, name or f"macrid-{model.lower()}", fixed or {}, seed, training)
@@ -97,15 +97,15 @@ def check_counts(trials: int, jobs: int | None, confirm: int, timeout: float | N
 
 
 def check_settings(model: str, fixed: dict[str, Any], training: dict[str, Any]) -> dict[str, Range]:
-    """What there is to search; refused if something is wrong with what is given."""
+    """The settings to search; an error if anything is invalid."""
     space = without(space_of(model), model, fixed)
     for name in training:
         if name in space or name in fixed:
-            what = "fixed" if name in fixed else "searched"
-            raise SettingsError(f"{name} is {what} and cannot be given beside that; fix it to another value")
+            use = "fixed" if name in fixed else "searched"
+            raise SettingsError(f"{name} is already {use}, so it cannot be set as well; fix it to the value you want")
     config = config_of(model, default_point(model, space, training), fixed, training, items=10**6)
     if config is None:
-        raise SettingsError("hidden layers of this width have more parameters than any model shall have; fix less")
+        raise SettingsError("hidden layers of this width exceed the parameter budget; fix fewer or narrower ones")
     config.check()
     choose_device(training.get("device", "auto"))
     return space
@@ -116,7 +116,7 @@ def default_jobs() -> int:
 
 
 class Search:
-    """A study, and what this process has to do with it."""
+    """A study, and this process's share of its trials."""
 
     def __init__(
         self,
@@ -153,42 +153,42 @@ class Search:
         timeout: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        """Search until the study has so many trials, whoever has done them, and its best are confirmed."""
-        told = on_progress or (lambda _: None)
+        """Search until the study has this many trials, from all processes, and its best are confirmed."""
+        report = on_progress or (lambda _: None)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         with (
             reachable(self.storage, studies.GO_ON),
             Workers(jobs, self.split.train, self.split.validation) as workers,
         ):
             try:
-                self._search(workers, trials, deadline, told)
-                self._confirm(workers, trials, confirm, deadline, told)
+                self._search(workers, trials, deadline, report)
+                self._confirm(workers, trials, confirm, deadline, report)
             except BaseException:
                 for trial, _ in self.running.values():
                     studies.queue_again(self.study, trial)
                 raise
 
-    def _search(self, workers: Workers, trials: int, deadline: float, told: Callable[[Progress], None]) -> None:
-        beaten = time.monotonic()
+    def _search(self, workers: Workers, trials: int, deadline: float, report: Callable[[Progress], None]) -> None:
+        last_beat = time.monotonic()
         while True:
             late = time.monotonic() >= deadline
             if not late:
                 self._begin(workers, trials)
-            told(self.progress(trials))
+            report(self.progress(trials))
             if not self.running and (late or len(finished(self.study)) >= trials):
                 return
             if not self.running:
-                time.sleep(LOOK)  # other processes are at the last trials
-            for future in wait(self.running, LOOK, FIRST_COMPLETED).done:
+                time.sleep(POLL)  # other processes have the last trials
+            for future in wait(self.running, POLL, FIRST_COMPLETED).done:
                 self._end(future, *self.running.pop(future))
-            if time.monotonic() - beaten > HEARTBEAT / 2:
+            if time.monotonic() - last_beat > HEARTBEAT / 2:
                 self._beat()
-                beaten = time.monotonic()
+                last_beat = time.monotonic()
 
     def _confirm(
-        self, workers: Workers, trials: int, count: int, deadline: float, told: Callable[[Progress], None]
+        self, workers: Workers, trials: int, count: int, deadline: float, report: Callable[[Progress], None]
     ) -> None:
-        """Train the best trials with other seeds. Several processes begin with different ones."""
+        """Train the best trials with other seeds, in random order, as other processes do the same."""
         running: dict[Future, tuple[optuna.trial.FrozenTrial, int]] = {}
         while True:
             late = time.monotonic() >= deadline or len(finished(self.study)) < trials
@@ -199,10 +199,10 @@ class Search:
                 config = self._config_of(trial)
                 again = Recipe(config.model, config.settings, {**config.training, "seed": seed})
                 running[workers.submit(train, again)] = trial, seed
-            told(self.progress(trials, left))
+            report(self.progress(trials, left))
             if not running:
                 return
-            for future in wait(running, LOOK, FIRST_COMPLETED).done:
+            for future in wait(running, POLL, FIRST_COMPLETED).done:
                 try:
                     score = result_of(future).score
                 except MacridError:
@@ -210,8 +210,8 @@ class Search:
                 self.study.set_user_attr(_key(*running.pop(future)), score)
 
     def _unconfirmed(self, count: int) -> list[tuple[optuna.trial.FrozenTrial, int]]:
-        """Which of the best trials must be trained with which seeds."""
-        if not model_class(self.model).has_epochs:  # and so nothing random
+        """The best trials with the seeds they still need."""
+        if not model_class(self.model).has_epochs:  # so nothing is random
             return []
         done = self._confirmed()
         return [
@@ -233,8 +233,8 @@ class Search:
         }
 
     def _best_first(self) -> list[optuna.trial.FrozenTrial]:
-        ended = [trial for trial in finished(self.study) if trial.state.name == "COMPLETE"]
-        return sorted(ended, key=lambda trial: (-(trial.value or 0.0), trial.number))
+        complete = [trial for trial in finished(self.study) if trial.state.name == "COMPLETE"]
+        return sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number))
 
     def progress(self, trials: int, unconfirmed: int = 0) -> Progress:
         done = finished(self.study)
@@ -243,30 +243,30 @@ class Search:
         return Progress(len(done), trials, len(studies.running(self.study)), failed, pruned, self.best(), unconfirmed)
 
     def found(self) -> Recipe:
-        """The best; an error that says why if there is none."""
+        """The best settings; an error with the reason if there are none."""
         best = self.best()
         if best is None:
             errors = Counter(
                 str(trial.user_attrs[ERROR]) for trial in finished(self.study) if ERROR in trial.user_attrs
             )
-            why = f" ({errors.most_common(1)[0][0]})" if errors else ""
-            raise StudyError(f"study '{self.name}': no trial has ended well{why}")
+            reason = f" ({errors.most_common(1)[0][0]})" if errors else ""
+            raise StudyError(f"study '{self.name}': no trial succeeded{reason}")
         return best
 
     def best(self) -> Recipe | None:
-        """Of the trials with several seeds the one with the best mean; until there are some, the best trial."""
+        """The trial with the best mean over seeds; the best trial until any is confirmed."""
         with reachable(self.storage):
-            ended = self._best_first()
-            if not ended:
+            trials = self._best_first()
+            if not trials:
                 return None
             done = self._confirmed()
-            scores = {trial.number: [trial.value or 0.0, *done[trial.number].values()] for trial in ended}
-            whole = [trial for trial in ended if len(scores[trial.number]) == 1 + len(OTHER_SEEDS)]
-            trial = max(whole, key=lambda trial: sum(scores[trial.number])) if whole else ended[0]
+            scores = {trial.number: [trial.value or 0.0, *done[trial.number].values()] for trial in trials}
+            confirmed = [trial for trial in trials if len(scores[trial.number]) == 1 + len(OTHER_SEEDS)]
+            trial = max(confirmed, key=lambda trial: sum(scores[trial.number])) if confirmed else trials[0]
             config = self._config_of(trial)
             about: dict[str, Any] = {
                 "score": trial.value,
-                **({"scores": scores[trial.number]} if whole else {}),
+                **({"scores": scores[trial.number]} if confirmed else {}),
                 "trial": trial.number,
                 "trials": len(finished(self.study)),
                 "study": self.name,
@@ -284,7 +284,7 @@ class Search:
         return config
 
     def _begin(self, workers: Workers, trials: int) -> None:
-        """Give every idle worker a trial, as long as there are some to do."""
+        """Give each idle worker a trial while there are some left."""
         while workers.idle() and len(finished(self.study)) + len(studies.running(self.study)) < trials:
             trial = studies.ask(self.study)
             if self._is_too_many(trial, trials):
@@ -292,17 +292,17 @@ class Search:
                 return
             config = self._config(draw(trial, self.space))
             if config is None:
-                trial.set_user_attr(ERROR, "its hidden layers alone have more parameters than the budget")
+                trial.set_user_attr(ERROR, "its hidden layers alone exceed the parameter budget")
                 self.study.tell(trial, state=_state("PRUNED"))
                 continue
             future = workers.submit(train, config, partial(studies.is_hopeless, self.storage, trial))
             self.running[future] = trial, time.monotonic()
 
     def _is_too_many(self, trial: optuna.Trial, trials: int) -> bool:
-        """Whether other processes have begun the last trials at the same moment."""
+        """Whether other processes have just started the last trials."""
         taken = [*finished(self.study), *studies.running(self.study)]
-        own = trial.datetime_start, trial.number
-        return sum((other.datetime_start, other.number) < own for other in taken) >= trials
+        start = trial.datetime_start, trial.number
+        return sum((other.datetime_start, other.number) < start for other in taken) >= trials
 
     def _end(self, future: Future, trial: optuna.Trial, began: float) -> None:
         state, score = None, None
@@ -312,11 +312,11 @@ class Search:
                 score, attributes = trained.score, {"epoch": trained.epoch, "parameters": trained.parameters}
             else:
                 state, attributes = _state("PRUNED"), {"pruned_at": trained.pruned_at}
-        except StudyError:  # not its own fault
+        except StudyError:  # not the trial's fault
             raise
         except MacridError as error:
             state, attributes = _state("FAIL"), {ERROR: str(error)}
-        # where this process was asleep, another one has taken the trial for abandoned
+        # if this process was suspended, another may have taken over the trial
         with suppress(studies.optuna_or_explain().exceptions.UpdateFinishedTrialError):
             for key, value in {"seconds": round(time.monotonic() - began, 2), **attributes}.items():
                 trial.set_user_attr(key, value)
@@ -330,11 +330,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training."""
+    """The result of a training."""
 
     score: float
     epoch: int
-    """Its best."""
+    """The best one."""
     parameters: int = 0
     pruned_at: int | None = None
 
@@ -349,7 +349,7 @@ def train(
     config: Recipe,
     is_hopeless: Callable[[int, float], bool] = lambda epoch, score: False,
 ) -> Trained:
-    """What a worker does. is_hopeless: asked at the epochs of RUNGS, with the best score so far."""
+    """Run by a worker. is_hopeless: called at the epochs of RUNGS with the best score so far."""
     from macrid.evaluation.ranking import evaluate
 
     score, best, epoch = None, 0, 0
@@ -371,7 +371,7 @@ def train(
     if not watch:
         score = evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
     if score is None:
-        raise TrainingError("it ended before its first epoch")
+        raise TrainingError("training ended before its first epoch")
     return Trained(score, best, sum(value.numel() for value in model.state().values()))
 
 

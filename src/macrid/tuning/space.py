@@ -1,4 +1,4 @@
-"""What is searched: the space of the paper's supplement, and what each model has of it."""
+"""The search space of the paper's supplement, and the part each model has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; whole ones where both are."""
+    """Numbers from `low` to `high`, inclusive; integers if both are."""
 
     low: float
     high: float
@@ -44,47 +44,47 @@ PAPER = {
     "hidden_layers": Range(0, 3),
     "width": Range(50, 700, step=50),
 }
-OWN: dict[str, dict[str, Range]] = {
-    # Liang et al. found beta far below 1 best, which a uniform draw from [0, 100] would hardly ever try.
+BY_MODEL: dict[str, dict[str, Range]] = {
+    # Liang et al. found values far below 1 best, which a uniform draw from [0, 100] would rarely try.
     "multvae": {"beta": Range(1e-3, 100.0, log=True)},
     "ease": {"regularisation": Range(1.0, 10_000.0, log=True)},
 }
 BUDGET_DIM = 100
-"""Models of the paper have about 2 · items · this many parameters."""
+"""The paper's models have about 2 · items · this many parameters."""
 
 
 def _settings_of(model: str) -> list[str]:
     """Every setting of the model and of its training."""
-    chosen = model_class(model)
-    return [*chosen.settings_class.model_fields, *(TrainingSettings.model_fields if chosen.has_epochs else ())]
+    kind = model_class(model)
+    return [*kind.settings_class.model_fields, *(TrainingSettings.model_fields if kind.has_epochs else ())]
 
 
 def space_of(model: str) -> dict[str, Range]:
-    """Every setting of the model, or of its training, that is searched."""
-    has = _settings_of(model)
-    space = {name: where for name, where in PAPER.items() if name in has} | OWN.get(model.lower(), {})
+    """The range of each searched setting of the model or its training."""
+    names = _settings_of(model)
+    space = {name: where for name, where in PAPER.items() if name in names} | BY_MODEL.get(model.lower(), {})
     if not space:
-        raise SettingsError(f"{model} has nothing to tune")
+        raise SettingsError(f"{model} has no settings to tune")
     return space
 
 
 def without(space: dict[str, Range], model: str, fixed: dict[str, Any]) -> dict[str, Range]:
-    """What is left to search when some settings are given; those must be settings of the model or its training."""
-    has = _settings_of(model)
+    """The space without fixed settings, which must belong to the model or its training."""
+    names = _settings_of(model)
     for name in fixed:
         if name in ("seed", "device"):
-            raise SettingsError(f"{name} is nothing to search or fix; give it as --{name} ({name}= in Python)")
-        if name not in has:
-            raise SettingsError(f"no setting '{name}' to fix; {model} and its training have {', '.join(has)}")
+            raise SettingsError(f"{name} cannot be fixed; set it with --{name} ({name}= in Python)")
+        if name not in names:
+            raise SettingsError(f"unknown setting '{name}'; {model} and its training have {', '.join(names)}")
     gone = {*fixed, *(["width"] if fixed.get("hidden_layers") == 0 else [])}
     left = {name: where for name, where in space.items() if name not in gone}
     if not left:
-        raise SettingsError(f"{', '.join(fixed)}: with these fixed nothing of {model} is left to tune")
+        raise SettingsError(f"with {', '.join(fixed)} fixed, {model} has no settings left to tune")
     return left
 
 
 def draw(trial: optuna.Trial, space: dict[str, Range]) -> dict[str, float | int]:
-    """One point of the space; the width of hidden layers only where there are any."""
+    """One point of the space, with a width only if there are hidden layers."""
     values = {name: where.draw(trial, name) for name, where in space.items() if name != "width"}
     if "width" in space and values.get("hidden_layers", 1) > 0:
         values["width"] = space["width"].draw(trial, "width")
@@ -92,10 +92,10 @@ def draw(trial: optuna.Trial, space: dict[str, Range]) -> dict[str, float | int]
 
 
 def default_point(model: str, space: dict[str, Range], training: dict[str, Any]) -> dict[str, float | int]:
-    """The defaults of the model, moved into the space: the first point to try."""
-    chosen = model_class(model)
-    defaults = TrainingSettings.make({**getattr(chosen, "training_defaults", {}), **training}).model_dump()
-    defaults |= chosen.settings_class.make({}).model_dump()
+    """The model's defaults, clipped to the space: the first point to try."""
+    kind = model_class(model)
+    defaults = TrainingSettings.make({**getattr(kind, "training_defaults", {}), **training}).model_dump()
+    defaults |= kind.settings_class.make({}).model_dump()
     point = {name: where.nearest(defaults[name]) for name, where in space.items()}
     if point.get("hidden_layers") == 0:
         point.pop("width", None)
@@ -105,16 +105,16 @@ def default_point(model: str, space: dict[str, Range], training: dict[str, Any])
 def config_of(
     model: str, values: dict[str, Any], fixed: dict[str, Any], training: dict[str, Any], items: int
 ) -> Recipe | None:
-    """Settings for the values of a trial; None if no such model has about 2 · items · 100 parameters."""
-    chosen = model_class(model)
-    own = set(chosen.settings_class.model_fields)
+    """Settings for the values of a trial; None if they exceed the parameter budget."""
+    kind = model_class(model)
+    names = set(kind.settings_class.model_fields)
     everything = {**fixed, **values}
-    settings = {name: value for name, value in everything.items() if name in own}
-    rest = {name: value for name, value in everything.items() if name not in own}
+    settings = {name: value for name, value in everything.items() if name in names}
+    rest = {name: value for name, value in everything.items() if name not in names}
     if model.lower() in ("multvae", "multdae") and "dim" not in fixed:
         from macrid.models.multvae import dim_for
 
-        dim = dim_for(items, 2 * items * BUDGET_DIM, chosen.settings_class.make(settings))
+        dim = dim_for(items, 2 * items * BUDGET_DIM, kind.settings_class.make(settings))
         if dim < 2:
             return None
         settings["dim"] = dim

@@ -1,6 +1,6 @@
-"""Processes that run one task at a time each, so that several trainings share a GPU and one that dies harms no other.
+"""Worker processes with one task each, so that trainings can share a GPU and a crash does not affect the others.
 
-Every process is a `ProcessPoolExecutor` of its own: one that dies breaks its whole pool.
+Each is a `ProcessPoolExecutor` of one process, since a process that dies breaks its whole pool.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from macrid.models.devices import cores
 
 
 class Workers:
-    """Up to `count` processes, each started when it is first needed."""
+    """Up to `count` processes, started when first needed."""
 
     def __init__(self, count: int, *shared: Any) -> None:
         """shared: the first arguments of every task; each process gets them once."""
         self._context = multiprocessing.get_context("spawn")
         self._alive, theirs = self._context.Pipe()
-        self._given = theirs, max(1, cores() // count), shared
+        self._arguments = theirs, max(1, cores() // count), shared
         self._pools: list[ProcessPoolExecutor | None] = [None] * count
         self._futures: list[Future | None] = [None] * count
 
@@ -37,31 +37,31 @@ class Workers:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """End all processes, whatever they are doing."""
+        """Stop all processes, even busy ones."""
         self._alive.close()
         for pool in self._pools:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-        self._given[0].close()
+        self._arguments[0].close()
 
     def idle(self) -> list[int]:
-        """Which processes have nothing to do."""
+        """The slots of idle processes."""
         return [slot for slot, future in enumerate(self._futures) if future is None or future.done()]
 
     def submit(self, task: Callable[..., Any], *args: Any) -> Future:
-        """Run task(*shared, *args) in an idle process, of which there must be one."""
+        """Run task(*shared, *args) in an idle process; there must be one."""
         slot = self.idle()[0]
         last, pool = self._futures[slot], self._pools[slot]
         if pool is None or last is None or not isinstance(last.exception(), MacridError | None):
-            pool = self._replace(slot)  # a GPU that has failed once fails from then on
+            pool = self._replace(slot)  # after a GPU error, every later call in the process fails
         try:
             with _without_interrupts():
                 try:
                     future = pool.submit(_run, task, args)
-                except BrokenProcessPool:  # it died while it was idle
+                except BrokenProcessPool:  # it died while idle
                     future = self._replace(slot).submit(_run, task, args)
         except OSError as error:
-            raise MacridError(f"a process to train in could not be started ({first_line(error)})") from error
+            raise MacridError(f"cannot start a training process ({first_line(error)})") from error
         self._futures[slot] = future
         return future
 
@@ -69,17 +69,17 @@ class Workers:
         before = self._pools[slot]
         if before is not None:
             before.shutdown(wait=False)
-        self._pools[slot] = pool = ProcessPoolExecutor(1, self._context, _prepare, self._given)
+        self._pools[slot] = pool = ProcessPoolExecutor(1, self._context, _prepare, self._arguments)
         return pool
 
 
 def run_all(
     task: Callable[..., Any], items: Iterable[Any], jobs: int, *shared: Any
 ) -> Iterator[tuple[int, Any | MacridError]]:
-    """Run task(*shared, item) for each item, up to `jobs` at a time, in processes of their own.
+    """Run task(*shared, item) for each item, up to `jobs` at a time, in separate processes.
 
-    Yields the position of an item and what its task returned, or the error with which it failed, as they end. Task,
-    items and what is shared are pickled; a script calls this under `if __name__ == "__main__":`.
+    Yields each item's position with its result, or the error it failed with, as tasks end. Everything is pickled; a
+    script must call this under `if __name__ == "__main__":`.
     """
     waiting = list(enumerate(items))[::-1]
     running: dict[Future, int] = {}
@@ -98,20 +98,20 @@ def run_all(
 
 
 def result_of(future: Future) -> Any:
-    """What a task returned; whatever went wrong is a `MacridError`."""
+    """The result of a task; any error becomes a `MacridError`."""
     try:
         return future.result()
     except MacridError:
         raise
     except BrokenProcessPool:
-        raise TrainingError("the process that trained it was killed; memory may have run out") from None
+        raise TrainingError("the training process was killed; memory may have run out") from None
     except Exception as error:
         raise TrainingError(f"{type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process started here never hears of Ctrl-C, which is for the one that asked."""
+    """Processes started here ignore Ctrl-C, which is for the parent."""
     if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover  (Windows)
         yield
         return
@@ -122,21 +122,21 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_shared: list[Any] = []  # in a worker: what every task gets
+_shared: list[Any] = []  # in a worker: the first arguments of every task
 
 
 def _prepare(alive: Connection, threads: int, shared: tuple[Any, ...]) -> None:
-    """First thing in a worker."""
+    """Initialise a worker."""
     threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
     _shared[:] = shared
-    warnings.simplefilter("ignore")  # of collapsed concepts and the like: most trials are bad ones
+    warnings.simplefilter("ignore")  # such as of collapsed concepts: most trials are bad
     import torch
 
     torch.set_num_threads(threads)
 
 
 def _end_with(alive: Connection) -> None:
-    """End when the other side is closed, or its process has ended, however that happened."""
+    """Exit when the parent closes its side or ends, for whatever reason."""
     with suppress(EOFError, OSError):
         alive.recv()
     os._exit(1)
@@ -145,7 +145,7 @@ def _end_with(alive: Connection) -> None:
 def _run(task: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     import torch
 
-    gc.collect()  # what the task before has left
+    gc.collect()  # left by the previous task
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     return task(*_shared, *args)
