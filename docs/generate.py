@@ -6,8 +6,8 @@ import itertools
 import re
 from pathlib import Path
 
-from macrid.settings import PANELS, ServingSettings, Settings, TrainingSettings
 from macrid.models import MODELS
+from macrid.settings import PANELS, ServingSettings, Settings, TrainingSettings
 
 FILE = Path(__file__).parent / "settings.md"
 SERVING = Path(__file__).parent / "serving.md"
