@@ -217,12 +217,12 @@ def weights_digest(run: Path) -> str:
     """By which the weights of a run are known again."""
     path = run / "model.safetensors"
     size = path.stat().st_size
-    found = hashlib.sha256(str(size).encode())
+    digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        found.update(file.read(PART))
+        digest.update(file.read(PART))
         file.seek(max(0, size - PART))
-        found.update(file.read(PART))
-    return found.hexdigest()[:16]
+        digest.update(file.read(PART))
+    return digest.hexdigest()[:16]
 
 
 def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:

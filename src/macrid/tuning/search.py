@@ -8,11 +8,13 @@ ones are tried again.
 from __future__ import annotations
 
 import random
+import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -115,6 +117,30 @@ def default_jobs() -> int:
     return min(cores(), MOST_JOBS)
 
 
+@contextmanager
+def _no_lost_interrupts() -> Iterator[Callable[[], None]]:
+    """A function that raises a Ctrl-C that Python swallowed, as it does in callbacks of weak references."""
+    pressed = threading.Event()
+
+    def check() -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+
+    def interrupt(number: int, frame: Any) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not default or threading.current_thread() is not threading.main_thread():
+        yield check
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Search:
     """A study, and this process's share of its trials."""
 
@@ -159,6 +185,7 @@ class Search:
         with (
             reachable(self.storage, studies.GO_ON),
             Workers(jobs, self.split.train, self.split.validation) as workers,
+            _no_lost_interrupts() as self._check_interrupt,
         ):
             try:
                 self._search(workers, trials, deadline, report)
@@ -171,6 +198,7 @@ class Search:
     def _search(self, workers: Workers, trials: int, deadline: float, report: Callable[[Progress], None]) -> None:
         last_beat = time.monotonic()
         while True:
+            self._check_interrupt()
             late = time.monotonic() >= deadline
             if not late:
                 self._begin(workers, trials)
@@ -191,6 +219,7 @@ class Search:
         """Train the best trials with other seeds, in random order, as other processes do the same."""
         running: dict[Future, tuple[optuna.trial.FrozenTrial, int]] = {}
         while True:
+            self._check_interrupt()
             late = time.monotonic() >= deadline or len(finished(self.study)) < trials
             waiting = [] if late else [pair for pair in self._unconfirmed(count) if pair not in running.values()]
             left = len(waiting) + len(running)
