@@ -126,7 +126,7 @@ class Hosted:
     def unknown(self, ids: Sequence[Id]) -> str:
         """The message about unknown ids."""
         shown = ", ".join(repr(str(value)[:80]) for value in ids[:5]) + (" …" if len(ids) > 5 else "")
-        return f"{shown} {'is' if len(ids) == 1 else 'are'} not in the catalogue; {self.model.id_hint()}"
+        return f"{len(ids)} unknown item{'s' * (len(ids) > 1)}: {shown}; {self.model.id_hint()}"
 
     def ref(self, position: int) -> dict[str, Any]:
         """Id, title and concept of an item; cached, do not change it."""

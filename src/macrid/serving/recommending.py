@@ -46,7 +46,7 @@ def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, us
     check_length(service, history, "history")
     known, unknown = hosted.positions(history)
     if unknown and not len(known):
-        raise RequestError(f"the history has no known item: {hosted.unknown(unknown)}")
+        raise RequestError(f"the history has no known item; {hosted.unknown(unknown)}")
     return Person(known, unknown, known)
 
 
