@@ -44,4 +44,4 @@ def test_a_model_that_ranks_badly_fails_the_contract():
         Contract().test_it_ranks_as_well_as_expected()
     model = Contract.fit(Contract.make(), named_checkerboard())
     with pytest.raises(AssertionError):
-        Contract().test_the_missing_item_of_the_own_colour_comes_first_if_the_model_is_personal(model)
+        Contract().test_the_missing_item_of_the_same_colour_comes_first_if_the_model_is_personal(model)
