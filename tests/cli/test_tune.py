@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -51,7 +52,7 @@ def test_a_search_ends_in_a_config_that_trains(invoke, data, tmp_path):
     assert code == 0, err
     assert err.startswith("1/3: trial 0 ")
     assert "importance.png: " in err
-    assert f"macrid train {data} --config {out}/best.json --out RUN" in printed
+    assert shlex.join(["macrid", "train", str(data), "--config", f"{out}/best.json", "--out", "RUN"]) in printed
     assert "(seed 0), " in printed
     assert "(seed 2); mean 0." in printed
     assert {path.name for path in out.iterdir()} == {"best.json", "study.db", "history.png"}
@@ -225,7 +226,7 @@ def test_ctrl_c_keeps_finished_trials_and_prints_how_to_continue(data, tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err.decode()
-    assert f"macrid tune {data} --trials 2" in err.decode()
+    assert shlex.join(["macrid", "tune", str(data), "--trials", "2"]) in err.decode()
     assert "Traceback" not in err.decode()
     with sqlite3.connect(out / "study.db") as connection:
         states = [state for (state,) in connection.execute("SELECT state FROM trials ORDER BY number")]

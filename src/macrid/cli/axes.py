@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -69,4 +70,5 @@ def axes(
         table.add_row(f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *cells, used, str(named))
     console.print(table)
     console.print("numbers: each attribute's best rank correlation with a dimension, averaged", style="dim")
-    console.print(f"{run}: axes and names written; next: macrid inspect {run}", soft_wrap=True)
+    again = shlex.join(["macrid", "inspect", str(run)])
+    console.print(f"{run}: axes and names written; next: {again}", soft_wrap=True)
