@@ -303,7 +303,7 @@ class Recommender(ABC):
         if unknown:
             message = f"{_unknown(unknown)}; {self.id_hint()}"
             if required and len(unknown) == len(ids):
-                raise RequestError(f"no known item in the history: {message}")
+                raise RequestError(f"no known item in the history; {message}")
             warnings.warn(f"ignored {message}", UnknownItemsWarning, stacklevel=3)
         return positions[positions >= 0], unknown
 
