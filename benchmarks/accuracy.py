@@ -2,6 +2,7 @@
 
     MACRID_DATA=… python benchmarks/accuracy.py --device cuda             # 3 seeds
     MACRID_DATA=… python benchmarks/accuracy.py --only "exact, fp32"      # on a CPU, one of the ways
+    MACRID_DATA=… python benchmarks/accuracy.py --at-once 4               # side by side, each on a quarter of the cores
 
 Every run is `macrid train DATA --out … --json --seed S` with nothing else than what is named. All seeds count.
 """
@@ -15,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
@@ -34,11 +38,11 @@ WAYS: dict[str, tuple[str, ...]] = {
 }
 
 
-def train(data: str, way: str, seed: int, device: str, also: list[str]) -> dict[str, Any]:
-    """One training from the command line; seconds are those of the whole command."""
+def train(data: str, way: str, seed: int, device: str, also: list[str], cores: list[int]) -> dict[str, Any]:
+    """One training from the command line, on these cores; seconds are those of the whole command."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "macrid", "train", data, "--out", f"{folder}/run", "--json"]
-        command += ["--seed", str(seed), "--device", device, *WAYS[way], *also]
+        command = ["taskset", "-c", ",".join(map(str, cores)), sys.executable, "-m", "macrid", "train", data]
+        command += ["--out", f"{folder}/run", "--json", "--seed", str(seed), "--device", device, *WAYS[way], *also]
         started = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - started
@@ -73,6 +77,7 @@ def main() -> None:
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=WAYS, help="this way, may be given several times")
+    parser.add_argument("--at-once", type=int, default=1, help="trainings side by side, each on cores of its own")
     parser.add_argument("--epochs", help="fewer, to see that it runs; then nothing is written unless --out is given")
     parser.add_argument("--out", type=Path, help="by default benchmarks/results/accuracy-cpu.json or accuracy-gpu.json")
     asked = parser.parse_args()
@@ -80,16 +85,35 @@ def main() -> None:
     default = Path(__file__).parent / "results" / f"accuracy-{'gpu' if asked.device == 'cuda' else 'cpu'}.json"
     out = asked.out or (None if asked.epochs else default)
     also = ["--epochs", asked.epochs] if asked.epochs else []
-    found: dict[str, Any] = {"measured": circumstances(), "data": asked.data, "rows": []}
-    for seed in range(asked.seeds):
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // asked.at_once
+    places: SimpleQueue[list[int]] = SimpleQueue()
+    for place in range(asked.at_once):
+        places.put(cores[place * each : (place + 1) * each])
+    measured = circumstances()
+    measured["machine"] |= {"cores": each, "threads": each}
+    found: dict[str, Any] = {"measured": measured, "data": asked.data, "rows": []}
+    if asked.at_once > 1:
+        found["note"] = f"{asked.at_once} trainings at a time, each on {each} cores of its own."
+
+    if asked.device == "cuda":  # kernels are compiled once on a machine, not once a training
         for way in ways:
-            row = train(asked.data, way, seed, asked.device, also)
+            train(asked.data, way, 0, asked.device, ["--epochs", "1"], cores)
+
+    def one(seed: int, way: str) -> dict[str, Any]:
+        place = places.get()
+        row = train(asked.data, way, seed, asked.device, also, place)
+        places.put(place)
+        print(
+            f"{way}, seed {seed}: NDCG@100 {row['ndcg']:.4f} ± {row['se']:.4f}, {row['epochs']} epochs,"
+            f" {row['seconds']:.1f} s",
+            flush=True,
+        )
+        return row
+
+    with ThreadPoolExecutor(asked.at_once) as pool:
+        for row in pool.map(lambda task: one(*task), product(range(asked.seeds), ways)):
             found["rows"].append(row)
-            print(
-                f"{way}, seed {seed}: NDCG@100 {row['ndcg']:.4f} ± {row['se']:.4f}, {row['epochs']} epochs,"
-                f" {row['seconds']:.1f} s",
-                flush=True,
-            )
             if out is not None:
                 out.parent.mkdir(parents=True, exist_ok=True)
                 out.write_text(json.dumps(rounded(found), indent=1) + "\n", encoding="utf-8")
