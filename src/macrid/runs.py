@@ -149,7 +149,7 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
         model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
         _check_meaning(meaning := _read_meaning(path), model)
         if isinstance(model, MacridVAE):
-            model.meaning, model.sample = meaning, _sample(path)
+            model.meaning, model.sample = meaning, read_sample(path)
             if config.get("labelled") is not None:
                 model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
     except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
@@ -263,6 +263,12 @@ def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.
     return sp.csr_array(sp.vstack(histories))
 
 
+def read_sample(folder: str | PathLike[str]) -> sp.csr_array | None:
+    """Held-out users whose range bounds moves, if the run keeps any."""
+    histories = read_histories(folder)
+    return None if histories is None else histories[:SAMPLE]
+
+
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
     try:
         kind = model_class(str(config["class"]))
@@ -328,12 +334,6 @@ def _check_meaning(meaning: Meaning, model: Recommender) -> None:
         named = len(meaning.names.concepts), len(meaning.names.dimensions)
         if named != (concepts, concepts * dim):
             raise ValueError(f"names.json: {named[0]} concepts and {named[1]} dimensions, not {concepts} of {dim} each")
-
-
-def _sample(path: Path) -> sp.csr_array | None:
-    """Held-out users whose range bounds moves, if the run keeps any."""
-    histories = read_histories(path)
-    return None if histories is None else histories[:SAMPLE]
 
 
 def _items_table(model: Recommender) -> pa.Table:

@@ -107,7 +107,7 @@ def train(
     runs.save(recommender, folder, overwrite=True, heldout=heldout, metrics=metrics, data=known)
     if isinstance(recommender, MacridVAE):
         tell(Progress("understanding", "turning axes and naming"))
-        recommender.sample = runs.read_histories(folder)  # the same users as in a loaded run
+        recommender.sample = runs.read_sample(folder)  # the same users as in a loaded run
         understand(recommender)
         runs.keep(recommender, folder)
     if baselines:

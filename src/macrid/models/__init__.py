@@ -19,11 +19,10 @@ MODELS: dict[str, type[Recommender]] = {
 
 def model_class(name: str) -> type[Recommender]:
     """The class with this name, in any case; your own models are known once imported."""
-    others = {kind.__name__.lower(): kind for kind in _subclasses(Recommender) if not isabstract(kind)}
-    if name.lower() not in MODELS and name.lower() in others:
-        return others[name.lower()]
-    model_settings(name)
-    return MODELS[name.lower()]
+    known = {kind.__name__.lower(): kind for kind in _subclasses(Recommender) if not isabstract(kind)} | MODELS
+    if name.lower() not in known:
+        model_settings(name)  # says which models there are
+    return known[name.lower()]
 
 
 def _subclasses(kind: Any) -> Iterator[type[Recommender]]:
