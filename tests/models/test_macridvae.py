@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from macrid.errors import SettingsError
 from macrid.models.macridvae import MacridNetwork, MacridVAE, Noise
 from macrid.ops.encoder import kl_divergence
+from macrid.ops.topk import Decoder
 from macrid.settings import MacridVAESettings
 from macrid.testing import RecommenderContract
 from tests.truth import histories_of
@@ -159,7 +160,8 @@ def test_scores_are_the_log_probabilities_of_the_decoder(assignment, similarity)
     x = torch.rand(3, 1500, generator=torch.Generator().manual_seed(0)) < 0.01
     log_c = network.mode_assignment()
     z = network.components(histories_of(x), log_c)
-    ours = network.log_probabilities(z, log_c)
+    decoder = Decoder(network.direction(network.item_vectors.detach()), log_c.detach(), 0.1, assignment == "hard")
+    ours = decoder.log_probabilities(z)
     h, c = network.item_vectors.detach(), log_c.detach().exp()
     if similarity == "cosine":
         z, h = (torch.nn.functional.normalize(v, dim=-1) for v in (z, h))

@@ -9,7 +9,7 @@ from macrid.data.ids import Ids
 from macrid.data.split import HeldOut
 from macrid.errors import DataError, RequestError
 from macrid.evaluation.ranking import evaluate
-from macrid.models import layers
+from macrid.models import neural
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 
@@ -36,7 +36,7 @@ def histories(users, items=300, density=0.05, seed=0):
 @pytest.mark.parametrize("similarity", ["cosine", "inner"])
 @pytest.mark.parametrize("encoded", [24, 1 << 22])
 def test_the_best_items_are_those_with_the_highest_scores(assignment, similarity, encoded, monkeypatch):
-    monkeypatch.setattr(layers, "ENCODED", encoded * 3)
+    monkeypatch.setattr(neural, "ENCODED", encoded * 3)
     model, by_scores = (untrained(kind, assignment=assignment, similarity=similarity) for kind in (MacridVAE, ByScores))
     some, seen = histories(10), histories(10, density=0.3, seed=1)
     candidates = np.random.default_rng(0).random(300) < 0.7
@@ -48,7 +48,7 @@ def test_the_best_items_are_those_with_the_highest_scores(assignment, similarity
 
 
 def test_item_directions_and_assignments_are_computed_once_for_all_users(monkeypatch):
-    monkeypatch.setattr(layers, "ENCODED", 1)
+    monkeypatch.setattr(neural, "ENCODED", 1)
     model, calls = untrained(), []
     assignment = model.network.mode_assignment
     monkeypatch.setattr(model.network, "mode_assignment", lambda: calls.append(1) or assignment())

@@ -20,9 +20,8 @@ from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
-from macrid.models.base import Encoding
 from macrid.models.devices import choose_device, on_device
-from macrid.models.layers import draw_dropout, draw_mask, initialise, rank
+from macrid.models.layers import draw_dropout, draw_mask, initialise
 from macrid.models.neural import NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops import encoder
@@ -191,23 +190,6 @@ class MacridNetwork(nn.Module):
         return self.encode(histories, log_assignment)[0]
 
     @torch.no_grad()
-    def log_probabilities(self, components: Tensor, log_assignment: Tensor) -> Tensor:
-        """log p(x_ui | z_u, C) of every item: (batch, items)."""
-        items = self.direction(self.item_vectors)
-        components = self.direction(components) / self.settings.temperature
-        scores = components.new_empty(len(components), len(items))
-        if self.settings.assignment == "hard":  # an item needs only the component of its concept
-            concept_of = log_assignment.argmax(dim=1)
-            for k in range(self.concepts):
-                members = (concept_of == k).nonzero()[:, 0]
-                scores[:, members] = components[:, k] @ items[members].t()
-        else:
-            for start in range(0, len(items), 1024):
-                tile = slice(start, start + 1024)
-                scores[:, tile] = (components @ items[tile].t() + log_assignment[tile].t()).logsumexp(dim=1)
-        return scores.log_softmax(dim=1)
-
-    @torch.no_grad()
     def concept_of(self) -> Tensor:
         """The most likely concept of every item: (items,)."""
         return self.log_assignment().argmax(dim=1)
@@ -302,22 +284,8 @@ class MacridVAE(NeuralRecommender):
         s = self.settings
         return self.version(), s.assignment, s.similarity, s.temperature
 
-    @torch.no_grad()
-    def _score(self, histories: Histories) -> Tensor:
-        log_assignment = self.decoder.log_assignment
-        return self.network.log_probabilities(self.network.components(histories, log_assignment), log_assignment)
-
-    @torch.no_grad()
-    def rank(
-        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
-    ) -> tuple[Tensor, Tensor]:
-        decoder = self.decoder
-
-        def components_of(users: sp.csr_array) -> Tensor:  # of unit length
-            return self.network.components(self.to_device(users), decoder.log_assignment)
-
-        with on_device(self.device):
-            return rank(decoder, components_of, histories, n, hidden, allowed)
+    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
+        return self.network.components(histories, decoder.log_assignment)
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
@@ -325,13 +293,6 @@ class MacridVAE(NeuralRecommender):
     def concepts_of_items(self) -> np.ndarray:
         """The concept of each item, in the order of `items`: (items,). Do not modify it."""
         return self.decoder.likeliest
-
-    @torch.no_grad()
-    def _encode(self, histories: Histories) -> Encoding:
-        log_assignment = self.decoder.log_assignment
-        confidence = log_assignment[histories.items].exp().sum(dim=0)
-        components = self.network.components(histories, log_assignment)
-        return Encoding(confidence.cpu().numpy(), components[0].cpu().numpy())
 
     @torch.no_grad()
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:

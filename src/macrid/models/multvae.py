@@ -19,9 +19,7 @@ from torch import Generator, Tensor, nn
 
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Encoding
-from macrid.models.devices import on_device
-from macrid.models.layers import draw_dropout, initialise, rank
+from macrid.models.layers import draw_dropout, initialise
 from macrid.models.macridvae import Loss, Noise
 from macrid.models.neural import NeuralRecommender
 from macrid.ops.encoder import normalise
@@ -134,21 +132,13 @@ class MultVAE(NeuralRecommender):
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         self.network.initialise(torch.Generator().manual_seed(seed))
 
-    @torch.no_grad()
-    def _components(self, histories: Histories) -> Tensor:
+    @property
+    def decoder(self) -> Decoder:
+        self.check_fitted()
+        return Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
+
+    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
         return self.network.decode(self.network.encode(histories, Noise(), precision="fp32")[0])
-
-    @torch.no_grad()
-    def _score(self, histories: Histories) -> Tensor:
-        n = self.network
-        return (self._components(histories)[:, 0] @ n.item_vectors.t() + n.item_bias).log_softmax(dim=1)
-
-    def rank(
-        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
-    ) -> tuple[Tensor, Tensor]:
-        with on_device(self.device):
-            decoder = Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
-            return rank(decoder, lambda users: self._components(self.to_device(users)), histories, n, hidden, allowed)
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
@@ -158,9 +148,8 @@ class MultVAE(NeuralRecommender):
         mean, log_variance = self.network.encode(histories, Noise(), precision="fp32")
         return mean, torch.zeros_like(mean) if log_variance is None else torch.exp(0.5 * log_variance)
 
-    def _encode(self, histories: Histories) -> Encoding:
-        mean, _ = self._posterior(histories)
-        return Encoding(histories.counts[:1].float().cpu().numpy(), mean[0].cpu().numpy())
+    def confidence(self, histories: sp.csr_array) -> np.ndarray:
+        return np.diff(histories.indptr)[:, None].astype(np.float32)
 
 
 class MultDAE(MultVAE):

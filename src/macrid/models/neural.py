@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,14 @@ from macrid.models.base import Encoding, Posterior, Recommender, checked, min_ra
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
-from macrid.ops.topk import Decoder
+from macrid.ops.topk import Decoder, pairs, top
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
+
+ENCODED = 1 << 22  # numbers in the components of users ranked at once
 
 
 class NeuralRecommender(Recommender):
@@ -49,13 +52,18 @@ class NeuralRecommender(Recommender):
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         """Initialise the network's parameters."""
 
+    @property
     @abstractmethod
-    def _score(self, histories: Histories) -> Tensor:
-        """(batch, items)"""
+    def decoder(self) -> Decoder:
+        """Turns components into item scores."""
 
     @abstractmethod
-    def _encode(self, histories: Histories) -> Encoding:
-        """The encoding of the first history."""
+    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
+        """What the decoder multiplies item vectors by: (batch, concepts, dim)."""
+
+    @abstractmethod
+    def confidence(self, histories: sp.csr_array) -> np.ndarray:
+        """How much of each history lies in each concept: (users, concepts)."""
 
     @abstractmethod
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
@@ -127,14 +135,33 @@ class NeuralRecommender(Recommender):
         self._forget()
         return self
 
+    @torch.no_grad()
     def scores(self, histories: sp.csr_array) -> Tensor:
         with on_device(self.device):
-            return self._score(self.to_device(histories))
+            decoder = self.decoder
+            return decoder.log_probabilities(self._components(self.to_device(histories), decoder))
+
+    @torch.no_grad()
+    def rank(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        decoder, device = self.decoder, self.device
+        chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
+        at_once = max(1, ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1]))
+        positions, log_p = [torch.empty(0, n, dtype=torch.long, device=device)], [decoder.items.new_empty(0, n)]
+        with on_device(device):
+            for start in range(0, histories.shape[0], at_once):
+                users = slice(start, start + at_once)
+                components = self._components(self.to_device(histories[users]), decoder)
+                own = None if hidden is None else pairs(hidden[users], device)
+                best = top(decoder, components, n, hidden=own, allowed=chosen)
+                positions.append(best[0])
+                log_p.append(best[1])
+        return torch.cat(positions), torch.cat(log_p)
 
     def encode(self, history: Iterable[Id]) -> Encoding:
-        known, _ = self.lookup(history)
-        with on_device(self.device):
-            return self._encode(self.to_device(self.matrix([known])))
+        histories = self.matrix([self.lookup(history)[0]])
+        return Encoding(self.confidence(histories)[0], self.posterior(histories).mean[0])
 
     def posterior(self, histories: sp.csr_array) -> Posterior:
         with on_device(self.device):

@@ -92,6 +92,21 @@ class Decoder:
         likeliest = log_c.amax(dim=1)
         return torch.linalg.vector_norm(self.items, dim=-1).max(), torch.maximum(-likeliest.min(), log_c.max())
 
+    @torch.no_grad()
+    def log_probabilities(self, components: Tensor) -> Tensor:
+        """log p(x_ui | z_u, C) of every item, for components (batch, concepts, dim): (batch, items)."""
+        components = components / self.temperature
+        scores = components.new_empty(len(components), len(self.items))
+        if self.is_hard:
+            for k in range(components.shape[1]):
+                members = (self.concept_of == k).nonzero()[:, 0]
+                scores[:, members] = components[:, k] @ self.items[members].t()
+        else:
+            for start in range(0, len(self.items), 1024):
+                tile = slice(start, start + 1024)
+                scores[:, tile] = (components @ self.items[tile].t() + self.log_assignment[tile].t()).logsumexp(dim=1)
+        return scores.log_softmax(dim=1)
+
 
 @torch.no_grad()
 def top(
