@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console as RichConsole
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from macrid.models.base import ScoredItem
 
 UNWRAPPED = 100_000  # columns, when not on a terminal
+FLAGS = {"learning_rate": ("--learning-rate", "--lr"), "port": ("--port", "-p")}  # of settings with a second one
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Console(RichConsole):
@@ -77,12 +80,42 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def setting(settings: type[Settings], name: str, *flags: str) -> Any:
+def setting(settings: type[Settings], name: str) -> Any:
     """A command-line option for a settings field, with its documentation; None means the default."""
     field = settings.model_fields[name]
     text = str(field.description) if field.default is None else f"{field.description} Default: {field.default}."
-    panel = settings.panel(name)
-    return typer.Option(None, *flags, help=escape(text), show_default=False, rich_help_panel=panel)
+    return typer.Option(None, *FLAGS.get(name, ()), help=escape(text), rich_help_panel=settings.panel(name))
+
+
+def takes_settings(*kinds: type[Settings], only: Sequence[str] | None = None) -> Callable[[F], F]:
+    """Give a command an option for each field of the settings (or only some), before its keyword-only parameters.
+
+    It gets them as its `**` arguments, None where not given. A field that it has a parameter for is skipped.
+    """
+
+    def add(command: F) -> F:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        kind_of = {
+            name: kind for kind in kinds for name in only or kind.model_fields if name not in signature.parameters
+        }
+        options = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=setting(kind, name), annotation=_type(kind, name)
+            )
+            for name, kind in kind_of.items()
+        ]
+        parameters = sorted([*options, *own], key=lambda each: each.kind)
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def _type(settings: type[Settings], name: str) -> Any:
+    """Of an option: numbers are checked when parsed, everything else by the settings."""
+    kind = settings.model_fields[name].annotation
+    return next((number | None for number in (int, float) if kind in (number, number | None)), str | None)
 
 
 def options_for(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:

@@ -28,11 +28,7 @@ def demo(
     out: Path = typer.Option(Path("demo-run"), "--out", "-o", help="The run to write; replaces an earlier demo."),
     no_serve: bool = typer.Option(False, "--no-serve", help="Stop after training and scoring."),
     port: int | None = typer.Option(
-        None,
-        "--port",
-        "-p",
-        help="The studio's port. Default: 8000, or the next free one.",
-        show_default=False,
+        None, "--port", "-p", help="The studio's port. Default: 8000, or the next free one."
     ),
     seed: int = typer.Option(0, help="Seed for the shop and the training."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),

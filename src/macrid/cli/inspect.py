@@ -31,12 +31,10 @@ KNOBS_LEGEND = (
 
 def inspect(
     run: Path = typer.Argument(help="A run."),
-    split: Which | None = typer.Option(
-        None, help="Which held-out users to inspect. Default: both groups.", show_default=False
-    ),
+    split: Which | None = typer.Option(None, help="Which held-out users to inspect. Default: both groups."),
     control: bool = typer.Option(False, help="Turn every named knob for test users and measure the effect."),
     beside: Path | None = typer.Option(
-        None, help="With --control: a multvae or multdae run on the same data, for comparison.", show_default=False
+        None, help="With --control: a multvae or multdae run on the same data, for comparison."
     ),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:

@@ -24,23 +24,19 @@ if TYPE_CHECKING:
 def steer(
     run: Path = typer.Argument(help="A run."),
     history: list[str] = typer.Option([], help="Item ids, comma-separated; repeatable."),
-    concept: str | None = typer.Option(None, help="The concept to move in: number or name.", show_default=False),
-    dimension: str | None = typer.Option(None, help="The dimension to move: number or name.", show_default=False),
-    to: float | None = typer.Option(None, help="Move the coordinate to this value.", show_default=False),
-    by: float | None = typer.Option(None, help="Move the coordinate by this amount.", show_default=False),
+    concept: str | None = typer.Option(None, help="The concept to move in: number or name."),
+    dimension: str | None = typer.Option(None, help="The dimension to move: number or name."),
+    to: float | None = typer.Option(None, help="Move the coordinate to this value."),
+    by: float | None = typer.Option(None, help="Move the coordinate by this amount."),
     towards: str | None = typer.Option(
-        None, help="Move towards an attribute, in --concept or in every concept that predicts it.", show_default=False
+        None, help="Move towards an attribute, in --concept or in every concept that predicts it."
     ),
-    away_from: str | None = typer.Option(None, help="Move away from an attribute.", show_default=False),
+    away_from: str | None = typer.Option(None, help="Move away from an attribute."),
     amount: float | None = typer.Option(
-        None, help="How far towards or away: 1, the default, is half the range of real users.", show_default=False
+        None, help="How far towards or away: 1, the default, is half the range of real users."
     ),
-    share: float | None = typer.Option(
-        None, help="The share of recommendations --concept should get: 0 to 1.", show_default=False
-    ),
-    moves: str | None = typer.Option(
-        None, help="Earlier moves as JSON: the 'moves' of an earlier answer.", show_default=False
-    ),
+    share: float | None = typer.Option(None, help="The share of recommendations --concept should get: 0 to 1."),
+    moves: str | None = typer.Option(None, help="Earlier moves as JSON: the 'moves' of an earlier answer."),
     beyond: bool = typer.Option(False, help="Allow moves beyond the range of real users."),
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),

@@ -20,18 +20,14 @@ if TYPE_CHECKING:
 def traverse(
     run: Path = typer.Argument(help="A run."),
     dimension: str = typer.Option(help="Number or name of a dimension."),
-    item: str | None = typer.Option(None, help="The id of the item to start from.", show_default=False),
+    item: str | None = typer.Option(None, help="The id of the item to start from."),
     history: list[str] = typer.Option([], help="Instead of an item: a user's items (ids, comma-separated)."),
-    concept: str | None = typer.Option(None, help="With --history: number or name of the concept.", show_default=False),
+    concept: str | None = typer.Option(None, help="With --history: number or name of the concept."),
     steps: int = typer.Option(8, help="At most this many items."),
     min_users: int = typer.Option(0, help="Choose among items that at least this many users had in training."),
     keep_start: bool = typer.Option(False, help="Always include --item, which is nearly always chosen anyway."),
-    gamma: float | None = typer.Option(
-        None, help="Weight of the items' similarity to each other. Default: 0.3.", show_default=False
-    ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", help="Draw a strip: .html, .png, .svg or .pdf.", show_default=False
-    ),
+    gamma: float | None = typer.Option(None, help="Weight of the items' similarity to each other. Default: 0.3."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Draw a strip: .html, .png, .svg or .pdf."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Show items that differ from a given one in a single dimension, from one end to the other.

@@ -19,8 +19,8 @@ from macrid.cli.common import (
     plain_table,
     print_json,
     report_unused,
-    setting,
     step_progress,
+    takes_settings,
 )
 from macrid.errors import MacridError, StudyError, first_line
 from macrid.settings import ADVANCED, TrainingSettings
@@ -32,35 +32,27 @@ if TYPE_CHECKING:
 BEST, DATABASE, HISTORY, IMPORTANCE = "best.json", "study.db", "history.png", "importance.png"
 
 
+@takes_settings(TrainingSettings, only=("epochs", "patience", "seed", "device"))
 def tune(
     data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for best.json, the study and its plots."),
     model: str = typer.Option("macridvae", help="macridvae, multvae, multdae or ease."),
     trials: int = typer.Option(200, help="Total trials, including earlier runs."),
     storage: str | None = typer.Option(
-        None,
-        help="URL of a database shared by several machines. Default: study.db in --out.",
-        show_default=False,
-        rich_help_panel=ADVANCED,
+        None, help="URL of a database shared by several machines. Default: study.db in --out.", rich_help_panel=ADVANCED
     ),
-    study: str | None = typer.Option(
-        None, help="Name of the study. Default: DATA-MODEL.", show_default=False, rich_help_panel=ADVANCED
-    ),
-    jobs: int | None = typer.Option(
-        None, help="Parallel trials. Default: one per core, at most 16.", show_default=False
-    ),
+    study: str | None = typer.Option(None, help="Name of the study. Default: DATA-MODEL.", rich_help_panel=ADVANCED),
+    jobs: int | None = typer.Option(None, help="Parallel trials. Default: one per core, at most 16."),
     confirm: int = typer.Option(
         5,
         help="Train this many of the best with two more seeds; the best mean wins.",
         rich_help_panel=ADVANCED,
     ),
     fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Fix a setting; repeatable."),
-    epochs: int | None = setting(TrainingSettings, "epochs"),
-    patience: int | None = setting(TrainingSettings, "patience"),
-    seed: int | None = setting(TrainingSettings, "seed"),
-    device: str | None = setting(TrainingSettings, "device"),
+    *,
     timeout: float | None = typer.Option(None, metavar="MINUTES", help="Start no new trial after this many minutes."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+    **training: Any,
 ) -> None:
     """Search the paper's space for good settings, several trials in parallel. Rerun the same command to continue.
 
@@ -68,7 +60,7 @@ def tune(
 
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
     """
-    training, fixed = options_for(TrainingSettings, locals()), _fixed(fix)
+    training, fixed = options_for(TrainingSettings, training), _fixed(fix)
     from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
 
