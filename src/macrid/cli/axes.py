@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from macrid.cli.common import console, print_json, working
+from macrid.cli.common import console, number, print_json, table, working
 from macrid.pictures.drawing import shortened
 
 
@@ -58,17 +57,12 @@ def axes(
     from macrid.concepts.names import label
 
     assert meaning.names is not None
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("concept")
-    for kind in evidence:
-        table.add_column(kind, justify="right", no_wrap=True, min_width=len(kind))
-    table.add_column("in use", no_wrap=True, min_width=max(map(len, choice.in_use)))
-    table.add_column("named", justify="right")
+    rows = []
     for k, used in enumerate(choice.in_use):
-        cells = ["–" if evidence[kind][k] is None else f"{evidence[kind][k]:.2f}" for kind in evidence]
+        numbers = (number(values[k], missing="–") for values in evidence.values())
         named = sum(entry.name is not None for entry in meaning.dimensions if entry.concept == k)
-        table.add_row(f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *cells, used, str(named))
-    console.print(table)
+        rows.append((f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *numbers, used, named))
+    console.print(table(("concept", *evidence, "in use", "named"), rows, numbers=(*evidence, "named")))
     console.print("numbers: each attribute's best rank correlation with a dimension, averaged", style="dim")
     again = shlex.join(["macrid", "inspect", str(run)])
     console.print(f"{run}: axes and names written; next: {again}", soft_wrap=True)

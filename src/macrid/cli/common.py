@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console as RichConsole
-from rich.console import ConsoleDimensions
+from rich.console import ConsoleDimensions, JustifyMethod
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -179,34 +180,34 @@ def step_progress() -> Progress:
     )
 
 
-def plain_table(*numbers: str, first: str | None = None, last: Sequence[str] = ()) -> Table:
-    """Columns of numbers, with text columns before and after them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    if first is not None:
-        table.add_column(first)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for name in last:
-        table.add_column(name)
-    return table
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    numbers: Container[str] = (),
+    caption: str | None = None,
+    header: bool = True,
+) -> Table:
+    """Columns that are None in every row are left out; rows may be short. numbers: columns aligned on the right."""
+    cells = list(zip_longest(columns, *rows))  # by column, after its name
+    shown = [column for column in cells if any(cell is not None for cell in column[1:])]
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=header, caption=caption)
+    made.caption_justify, made.caption_style = "left", "dim"
+    for name, *_ in shown:
+        justify: JustifyMethod = "right" if name in numbers else "left"
+        made.add_column(name, justify=justify, no_wrap=name in numbers or name == "item")
+    for row in zip(*(column[1:] for column in shown), strict=True):
+        made.add_row(*(cell if isinstance(cell, Text) else "" if cell is None else str(cell) for cell in row))
+    return made
 
 
-def items_table(items: Sequence[ScoredItem], score: str) -> Table:
-    """Items, best first; title and concept only where an item has one."""
-    has_title, has_concept = (any(getattr(item, name) is not None for item in items) for name in ("title", "concept"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("item", no_wrap=True)
-    if has_title:
-        table.add_column("title")
-    table.add_column(score, justify="right")
-    if has_concept:
-        table.add_column("concept", justify="right")
-    for rank, item in enumerate(items, start=1):
-        title = [item.title or ""] if has_title else []
-        concept = ["" if item.concept is None else str(item.concept)] if has_concept else []
-        table.add_row(str(rank), str(item.id), *title, f"{item.score:.3f}", *concept)
-    return table
+def items_table(items: Iterable[ScoredItem], score: str) -> Table:
+    """Items, best first."""
+    rows = ((i, item.id, item.title, f"{item.score:.3f}", item.concept) for i, item in enumerate(items, start=1))
+    return table(("#", "item", "title", score, "concept"), rows, numbers=("#", score, "concept"))
+
+
+def number(value: float | None, form: str = ".2f", missing: str = "") -> str:
+    return missing if value is None else f"{value:{form}}"
 
 
 def signed(value: float) -> str:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, items_table, plain_table, print_json, working
+from macrid.cli.common import console, error_console, items_table, print_json, table, working
 from macrid.cli.train import Display, example_command, print_report
 from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
@@ -101,12 +101,11 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
 
     concept_of = model.concepts_of_items()
     names = sorted(set(categories))
-    table = plain_table(*names, first="concept")
+    rows = []
     for concept in range(model.network.concepts):
         counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
-        cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
-        table.add_row(str(concept), *cells)
-    return table
+        rows.append((concept, *(Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts)))
+    return table(("concept", *names), rows, numbers=names)
 
 
 def _show_a_knob(model: MacridVAE, split: Split) -> None:
@@ -137,10 +136,8 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
             warnings.simplefilter("ignore", RangeWarning)  # as far as real users go
             move = {"concept": concept, "dimension": best.dimension, "by": 0.5 * sign}
             lists.append(steer(model, history, moves=[move], n=4, include=_items_of(model, concept)))
-    table = plain_table(last=[f"{best.name} towards {end}" for end in ends(best)])
-    for low, high in zip(*lists, strict=True):
-        table.add_row(low.title or str(low.id), high.title or str(high.id))
-    console.print(table)
+    titles = ([item.title or item.id for item in items] for items in lists)
+    console.print(table([f"{best.name} towards {end}" for end in ends(best)], zip(*titles, strict=True)))
 
 
 def _items_of(model: MacridVAE, concept: int) -> list[Id]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from macrid.cli.common import console, error_console, print_json, step_progress
+from macrid.cli.common import console, error_console, print_json, step_progress, table
 from macrid.errors import MacridError
 
 
@@ -104,10 +106,8 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     from macrid.paper import table1
     from macrid.tuning.space import BUDGET_DIM
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md")
+    lines: list[Sequence[Any]] = []
     last = None
     for row in rows:
         scores = table1.summary(row["runs"]).values()
@@ -115,7 +115,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         size = [f"{count / 1e6:.2f} M", f"{count / (2 * row['items'] * BUDGET_DIM):.2f}"]
         cells = [f"{mean:.3f}±{se:.3f}".replace("0.", ".") for mean, se in scores]
         if row["data"] != last:
-            table.add_row(row["data"], style="bold")
-        table.add_row(f"  {table1.METHODS[row['method']]}", *cells, *size)
+            lines.append([Text(row["data"], "bold")])
+        lines.append([f"  {table1.METHODS[row['method']]}", *cells, *size])
         last = row["data"]
-    return table
+    return table(("", *numbers), lines, numbers)

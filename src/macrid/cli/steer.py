@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import column, console, parse_ids, plain_table, print_json, signed, working
+from macrid.cli.common import column, console, parse_ids, print_json, signed, table, working
 from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
 
@@ -101,16 +101,12 @@ def _show(model: Recommender, steered: Steered) -> None:
     console.print(_effects(model, steered.effects))
     console.print()
     was = {item.id: rank for rank, item in enumerate(steered.before, start=1)}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    has_title = any(item.title for item in steered)
-    for name in ("#", "was", "item", *(["title"] if has_title else []), "concept"):
-        table.add_column(name, justify="right" if name in ("#", "was") else "left", no_wrap=name == "item")
+    rows = []
     for rank, item in enumerate(steered, start=1):
         before = was.get(item.id)
         mark = Text("new", "green") if before is None else Text("" if before == rank else f"{before}", "dim")
-        title = [item.title or ""] if has_title else []
-        table.add_row(str(rank), mark, str(item.id), *title, concept_of(model, item.concept, 16))
-    console.print(table)
+        rows.append((rank, mark, item.id, item.title, concept_of(model, item.concept, 16)))
+    console.print(table(("#", "was", "item", "title", "concept"), rows, numbers=("#", "was")))
     out = steered.moved["out"]
     if out:
         names = ", ".join(change.title or str(change.id) for change in out)
@@ -121,18 +117,17 @@ def _show(model: Recommender, steered: Steered) -> None:
 
 def _effects(model: Recommender, effects: Sequence[Effect]) -> Table:
     """What the moves changed."""
-    table = plain_table("from", "to", "real users", first="moved")
+    numbers = ("from", "to", "real users")
+    rows = []
     for effect in effects:
         form = "{:.0%}".format if effect.is_share else signed
         axis = "" if effect.dimension is None else f"dimension {effect.dimension}"
         name = "share" if effect.is_share else shortened(effect.name or axis, 24)
-        usual = ""
+        usual = None
         if effect.low is not None and effect.high is not None and not effect.is_share:
             usual = f"{signed(effect.low)} to {signed(effect.high)}"
-        table.add_row(f"{concept_of(model, effect.concept)}: {name}", form(effect.before), form(effect.after), usual)
-    if not any(effect.low is not None and not effect.is_share for effect in effects):
-        table.columns.pop()
-    return table
+        rows.append((f"{concept_of(model, effect.concept)}: {name}", form(effect.before), form(effect.after), usual))
+    return table(("moved", *numbers), rows, numbers)
 
 
 def concept_of(model: Recommender, concept: int | None, most: int = 24) -> str:

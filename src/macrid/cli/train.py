@@ -18,10 +18,10 @@ from macrid.cli.common import (
     error_console,
     flags,
     options_for,
-    plain_table,
     print_json,
     report_unused,
     step_progress,
+    table,
     takes_settings,
     working,
 )
@@ -137,14 +137,15 @@ class Display(ExitStack):
 
 def print_report(report: dict[str, Any]) -> None:
     """Print scores and training facts."""
-    table = plain_table("NDCG@100", "Recall@20", "Recall@50", "users", first="")
-    rows = {split: report[split] for split in ("validation", "test")}
-    rows |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
-    for name, scores in rows.items():
+    scored = {split: report[split] for split in ("validation", "test")}
+    scored |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
+    columns = "NDCG@100", "Recall@20", "Recall@50", "users"
+    rows = []
+    for name, scores in scored.items():
         metrics = scores["metrics"].values()
         cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics]
-        table.add_row(name, *cells, f"{scores['users']:,}")
-    console.print(table)
+        rows.append((name, *cells, f"{scores['users']:,}"))
+    console.print(table(("", *columns), rows, numbers=columns))
     training = report["training"]
     facts = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
     if "epochs" in training:

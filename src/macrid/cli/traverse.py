@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import column, console, error_console, parse_ids, print_json, signed, working
+from macrid.cli.common import column, console, error_console, parse_ids, print_json, signed, table, working
 
 if TYPE_CHECKING:
     from macrid.control.traverse import Traversal
@@ -108,18 +107,11 @@ def _show(model: Recommender, traversal: Traversal) -> None:
         heading.append(f", from {low} to {high}")
     console.print(heading)
     console.print(_about(traversal), style="dim")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("value", justify="right")
-    table.add_column("item", no_wrap=True)
-    has_title = any(stop.title for stop in traversal.items)
-    if has_title:
-        table.add_column("title")
-    table.add_column("")
-    for stop in traversal.items:
-        title = [stop.title or ""] if has_title else []
-        style = "bold" if stop.is_start else ""
-        table.add_row(signed(stop.value), str(stop.id), *title, "start" if stop.is_start else "", style=style)
-    console.print(table)
+    rows = ((signed(stop.value), stop.id, stop.title, "start" if stop.is_start else "") for stop in traversal.items)
+    stops = table(("value", "item", "title", ""), rows, numbers=("value",))
+    for row, stop in zip(stops.rows, traversal.items, strict=True):
+        row.style = "bold" if stop.is_start else ""
+    console.print(stops)
     if len(traversal.items) < traversal.steps:
         console.print(
             f"only {len(traversal.items)} of {traversal.steps} steps: the range has no more items", style="dim"

@@ -16,10 +16,10 @@ from macrid.cli.common import (
     error_console,
     load_split,
     options_for,
-    plain_table,
     print_json,
     report_unused,
     step_progress,
+    table,
     takes_settings,
 )
 from macrid.errors import MacridError, StudyError, first_line
@@ -255,10 +255,9 @@ def _print_json(search: Search, progress: Progress, out: Path) -> None:
 
 
 def _print_best(best: Recipe) -> None:
-    table = plain_table(best.model, first="setting")
-    for name, value in {**best.settings, **best.training}.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    console.print(table)
+    settings = {**best.settings, **best.training}.items()
+    rows = [(name, f"{value:.4g}" if isinstance(value, float) else value) for name, value in settings]
+    console.print(table(("setting", best.model), rows, numbers=(best.model,)))
     scores = best.about.get("scores", [best.about["score"]])
     seeds = [best.training["seed"] + more for more in range(len(scores))]
     listed = ", ".join(f"{score:.4f} (seed {seed})" for score, seed in zip(scores, seeds, strict=True))
