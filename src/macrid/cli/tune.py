@@ -23,6 +23,7 @@ from macrid.cli.common import (
     takes_settings,
 )
 from macrid.errors import MacridError, StudyError, first_line
+from macrid.files import make_writable
 from macrid.settings import ADVANCED, TrainingSettings
 
 if TYPE_CHECKING:
@@ -151,14 +152,8 @@ def _studies(path: Path) -> list[str]:
 @contextmanager
 def _made(out: Path) -> Iterator[None]:
     """Create a folder; remove it again if what follows fails and leaves it empty."""
-    import tempfile
-
     is_new = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        raise StudyError(f"{out}: cannot be written ({error.strerror or error}); choose another folder") from error
+    make_writable(out, StudyError)
     try:
         yield
     except BaseException:
@@ -232,14 +227,15 @@ def _display(trials: int, keep: Callable[[Recipe | None], None]) -> Iterator[Cal
 def _draw(search: Search, out: Path, best: Recipe) -> None:
     from importlib.util import find_spec
 
+    from macrid.pictures.drawing import save
     from macrid.tuning import plots
 
     if find_spec("matplotlib") is None:
         error_console.print("plots need matplotlib; install it with `pip install 'macrid[plot]'`", soft_wrap=True)
         return
-    plots.draw_history(search.study, out / HISTORY, best)
+    save(plots.history(search.study, best), out / HISTORY)
     try:
-        plots.draw_importance(search.study, out / IMPORTANCE)
+        save(plots.importance(search.study), out / IMPORTANCE)
     except MacridError as error:
         error_console.print(f"{out / IMPORTANCE}: skipped; {error}", soft_wrap=True)
 

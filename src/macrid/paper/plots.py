@@ -1,4 +1,4 @@
-"""Pictures of Figures 2 to 4: `figure…` returns a matplotlib figure, `draw_…` writes a PNG."""
+"""Pictures of Figures 2 to 4."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.stats import spearmanr
 
 from macrid.data.shop.assortment import picture_of
 from macrid.evaluation.agreement import match, matched_accuracy
-from macrid.paper.figure3 import strip_title
 from macrid.pictures.drawing import (
     FAINT,
     INK,
@@ -22,7 +21,6 @@ from macrid.pictures.drawing import (
     heading,
     new_figure,
     plural,
-    save,
     shortened,
 )
 from macrid.pictures.plots import dots, grid_of, joined, map_panel, paler, scatter, square
@@ -41,18 +39,6 @@ INDEPENDENCE = (
     ("independence", "All dimensions of a user", "as in the paper"),
     ("independence_per_concept", "Within a concept", "ignoring pairs of dimensions from different concepts"),
 )
-
-
-def draw_figure2(
-    cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_items: Sequence[Any], path: str | PathLike[str]
-) -> None:
-    save(figure2(cosine, inner, categories_of_items), path)
-
-
-def draw_figure4(
-    points: Mapping[str, Sequence[Mapping[str, float]]], names: Mapping[str, str], path: str | PathLike[str]
-) -> None:
-    save(figure4(points, names), path)
 
 
 def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_items: Sequence[Any]) -> Figure:
@@ -221,5 +207,5 @@ def draw_figure3(strips: Sequence[dict[str, Any]], items: Ids, table: Table | No
         for stop in strip["items"]:
             picture = picture_of(items, table, items.parse(stop["id"]))
             cells.append(Cell(stop["title"] or stop["id"], f"{stop['value']:+.2f}", picture, stop["start"]))
-        rows.append(Strip(strip_title(strip), cells, strip["low"], strip["high"]))
+        rows.append(Strip(f"{strip['concept_name']}: {strip['name']}", cells, strip["low"], strip["high"]))
     draw_strip(rows, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from macrid.errors import MacridError, first_line
 from macrid.evaluation.ranking import PAPER_METRICS
 from macrid.paper import figure3, figure4, table1
+from macrid.paper.parts import write
 from macrid.paper.plots import rank_correlation
 from macrid.paper.reproduce import BLOCKS
 from macrid.tuning.space import BUDGET_DIM
@@ -21,14 +23,7 @@ METRICS = ("NDCG@100", "Recall@20", "Recall@50")
 
 def write_report(folder: Path, path: Path) -> None:
     """Write the report on the blocks in `folder`."""
-    from os.path import relpath
-
-    from macrid.files import write_atomically
-
-    try:
-        write_atomically(path, report(read_blocks(folder), relpath(folder, path.parent)))
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error
+    write(path, report(read_blocks(folder), relpath(folder, path.parent)))
 
 
 def read_blocks(folder: Path) -> dict[str, dict[str, Any]]:
