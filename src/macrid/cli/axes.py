@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import typer
@@ -14,15 +13,11 @@ from macrid.cli.common import console, number, print_json, table, working
 from macrid.pictures.drawing import shortened
 
 
-class By(StrEnum):
-    independence = "independence"
-    attributes = "attributes"
-    original = "original"
-
-
 def axes(
     run: Path = typer.Argument(help="A run."),
-    by: By = typer.Option(help="How to turn them; original restores the trained axes."),
+    by: Literal["independence", "attributes", "original"] = typer.Option(
+        help="How to turn them; original restores the trained axes."
+    ),
     attribute: list[str] = typer.Option(
         [], help="With --by attributes: use only these, such as year or 'genres: Comedy'; repeatable."
     ),
@@ -38,7 +33,7 @@ def axes(
 
     Example: macrid axes runs/shop --by independence
     """
-    if attribute and by is not By.attributes:
+    if attribute and by != "attributes":
         raise typer.BadParameter("--attribute needs --by attributes")
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.understanding import understand
@@ -46,13 +41,13 @@ def axes(
 
     with working("turning"):
         model: Any = load(run, "cpu")
-        choice = understand(model, [by.value], attributes=attribute or None, always=always, seed=seed)
+        choice = understand(model, [by], attributes=attribute or None, always=always, seed=seed)
         keep(model, run)
     meaning = meaning_of(model)
     evidence = {kind: [None if np.isnan(v) else float(v) for v in values] for kind, values in choice.evidence.items()}
     if json:
-        fits = [fit._asdict() for fit in meaning.axes[by.value].fits]
-        print_json({"by": by.value, "in_use": list(choice.in_use), "evidence": evidence, "fits": fits})
+        fits = [fit._asdict() for fit in meaning.axes[by].fits]
+        print_json({"by": by, "in_use": list(choice.in_use), "evidence": evidence, "fits": fits})
         return
     from macrid.concepts.names import label
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 UNWRAPPED = 100_000  # columns, when not on a terminal
 FLAGS = {"learning_rate": ("--learning-rate", "--lr"), "port": ("--port", "-p")}  # of settings with a second one
+advanced = partial(typer.Option, rich_help_panel=ADVANCED)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -36,11 +37,6 @@ class Console(RichConsole):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        if not self.is_terminal:
-            options["soft_wrap"] = all(isinstance(each, str | Text) for each in objects)
-        super().print(*objects, **options)
 
     @RichConsole.size.getter  # type: ignore[attr-defined, untyped-decorator]
     def size(self) -> ConsoleDimensions:
@@ -52,13 +48,9 @@ console = Console()  # results
 error_console = Console(stderr=True)  # everything else
 
 
-def show_warnings() -> None:
-    """Print each warning as one line on standard error."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
-
-    warnings.showwarning = show
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on standard error."""
+    error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
 
 
 def column(name: str | None) -> str | int | None:

@@ -6,14 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, number, print_json, step_progress, table, working
-from macrid.cli.evaluate import Which
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
@@ -30,7 +29,9 @@ KNOBS_LEGEND = (
 
 def inspect(
     run: Path = typer.Argument(help="A run."),
-    split: Which | None = typer.Option(None, help="Which held-out users to inspect. Default: both groups."),
+    split: Literal["test", "validation"] | None = typer.Option(
+        None, help="Which held-out users to inspect. Default: both groups."
+    ),
     control: bool = typer.Option(False, help="Turn every named knob for test users and measure the effect."),
     beside: Path | None = typer.Option(
         None, help="With --control: a multvae or multdae run on the same data, for comparison."
@@ -49,12 +50,12 @@ def inspect(
     from macrid.runs import load, read_heldout, read_histories
 
     if control:
-        read_heldout(run, "test" if split is None else split.value)  # fail early if there are none
+        read_heldout(run, split or "test")  # fail early if there are none
     with working("inspecting"):
         model = load(run, "cpu")
-        report = inspection.inspect(model, read_histories(run, None if split is None else split.value))
+        report = inspection.inspect(model, read_histories(run, split))
     if control:
-        report["control"] = _measured(model, run, beside, "test" if split is None else split.value)
+        report["control"] = _measured(model, run, beside, split or "test")
     if json:
         print_json(report)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from macrid.control.explain import Reason
     from macrid.models.base import Recommendations, Recommender
 
-MANY = "Many users"
+for_many = partial(typer.Option, rich_help_panel="Many users")
 
 
 def recommend(
@@ -38,21 +39,15 @@ def recommend(
     include: list[str] = typer.Option([], help="Choose only among these items (ids, comma-separated)."),
     exclude: list[str] = typer.Option([], help="Never recommend these items (ids, comma-separated)."),
     exclude_seen: bool = typer.Option(True, "--exclude-seen/--keep-seen", help="Whether to leave out the history."),
-    input: Path | None = typer.Option(
-        None, help="A table of users and items (Parquet or CSV), one event per row.", rich_help_panel=MANY
+    input: Path | None = for_many(None, help="A table of users and items (Parquet or CSV), one event per row."),
+    output: Path | None = for_many(None, help="The Parquet file to write."),
+    user_col: str | None = for_many(None, help="User column of --input; guessed by default."),
+    item_col: str | None = for_many(None, help="Item column of --input; guessed by default."),
+    rating_col: str | None = for_many(None, help="Rating column of --input; guessed by default."),
+    min_rating: float | None = for_many(
+        None, help="Count only items rated this high as history; by default the training's threshold, if any."
     ),
-    output: Path | None = typer.Option(None, help="The Parquet file to write.", rich_help_panel=MANY),
-    user_col: str | None = typer.Option(None, help="User column of --input; guessed by default.", rich_help_panel=MANY),
-    item_col: str | None = typer.Option(None, help="Item column of --input; guessed by default.", rich_help_panel=MANY),
-    rating_col: str | None = typer.Option(
-        None, help="Rating column of --input; guessed by default.", rich_help_panel=MANY
-    ),
-    min_rating: float | None = typer.Option(
-        None,
-        help="Count only items rated this high as history; by default the training's threshold, if any.",
-        rich_help_panel=MANY,
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace --output if it exists.", rich_help_panel=MANY),
+    overwrite: bool = for_many(False, "--overwrite", help="Replace --output if it exists."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),

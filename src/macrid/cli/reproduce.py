@@ -38,6 +38,7 @@ def reproduce(
 
     Example: macrid reproduce all --quick --out paper/
     """
+    from macrid.data import catalog
     from macrid.errors import CollapseWarning
     from macrid.models.devices import choose_device
     from macrid.paper import table1
@@ -53,8 +54,9 @@ def reproduce(
         if value < 1:
             raise MacridError(f"--{name} is {value}; it must be at least 1")
     plan = replace(QUICK if quick else Plan(), **counts)
-    named = _checked_data(data)
-    plan = replace(plan, data=named or table1.DATA, fetched=(*plan.fetched, *named))
+    for name in data:
+        catalog.entry(name)  # raises if there is no such data set
+    plan = replace(plan, data=tuple(data) or table1.DATA, fetched=(*plan.fetched, *data))
     plan = replace(plan, training={**plan.training, "device": device})
     warnings.simplefilter("ignore", CollapseWarning)  # runs that collapse are part of the result
     results = {}
@@ -92,14 +94,6 @@ def _blocks(what: list[str]) -> list[str]:
     if unknown:
         raise MacridError(f"no table or figure '{unknown[0]}'; choose from {', '.join(BLOCKS)} and all")
     return [name for name in BLOCKS if name in what or "all" in what]
-
-
-def _checked_data(names: list[str]) -> tuple[str, ...]:
-    from macrid.data import catalog
-
-    for name in names:
-        catalog.entry(name)
-    return tuple(names)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -9,9 +9,9 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, options_for, setting, takes_settings
+from macrid.cli.common import advanced, console, error_console, options_for, setting, takes_settings
 from macrid.errors import MacridError
-from macrid.settings import ADVANCED, ServingSettings
+from macrid.settings import ServingSettings
 
 TOKEN = "MACRID_TOKEN"
 
@@ -28,14 +28,9 @@ def serve(
     ),
     users: Path | None = setting(ServingSettings, "users"),
     pictures: Path | None = setting(ServingSettings, "pictures"),
-    hosts: list[str] = typer.Option(
-        [], "--name", help="A host name the service answers to; repeatable.", rich_help_panel=ADVANCED
-    ),
-    origins: list[str] = typer.Option(
-        [],
-        "--origin",
-        help="A website whose pages may call the API, such as https://shop.example; repeatable.",
-        rich_help_panel=ADVANCED,
+    hosts: list[str] = advanced([], "--name", help="A host name the service answers to; repeatable."),
+    origins: list[str] = advanced(
+        [], "--origin", help="A website whose pages may call the API, such as https://shop.example; repeatable."
     ),
     open_page: bool = typer.Option(False, "--open", help="Open the studio in a browser."),
     **settings: Any,

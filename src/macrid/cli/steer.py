@@ -63,13 +63,8 @@ def steer(
         raise typer.BadParameter("--share needs --concept")
     if amount is not None and towards is None and away_from is None:
         raise typer.BadParameter("--amount needs --towards or --away-from")
-    move: dict[str, Any] = {
-        "concept": column(concept),
-        "dimension": column(dimension),
-        "to": to,
-        "by": by,
-        "share": share,
-    }
+    move: dict[str, Any] = {"concept": column(concept), "dimension": column(dimension)}
+    move |= {"to": to, "by": by, "share": share}
     if towards is not None or away_from is not None:
         amount = 1.0 if amount is None else amount
         move |= {"towards": away_from if towards is None else towards, "amount": -amount if towards is None else amount}

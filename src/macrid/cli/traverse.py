@@ -71,38 +71,32 @@ def _strip_of(model: Recommender, traversal: Traversal) -> Strip:
     from macrid.data.shop.assortment import picture_of
     from macrid.pictures.strips import Cell, Strip
 
-    low, high = _ends_of(model, traversal)
+    title, low, high = _names_of(model, traversal)
     cells = [
         Cell(
             stop.title or str(stop.id), signed(stop.value), picture_of(model.items, model.table, stop.id), stop.is_start
         )
         for stop in traversal.items
     ]
-    return Strip(_title_of(model, traversal), cells, low, high)
+    return Strip(title, cells, low, high)
 
 
-def _title_of(model: Recommender, traversal: Traversal) -> str:
-    """Such as "bags: size"."""
+def _names_of(model: Recommender, traversal: Traversal) -> tuple[str, str, str]:
+    """Of the dimension, such as "bags: size", and of its ends, empty if it has no name."""
     from macrid.concepts.meaning import meaning_of
-    from macrid.concepts.names import label
+    from macrid.concepts.names import ends, label
 
-    names = meaning_of(model).names
-    concept = f"concept {traversal.concept}" if names is None else label(names.concept(traversal.concept))
-    return f"{concept}: {traversal.name or f'dimension {traversal.dimension}'}"
-
-
-def _ends_of(model: Recommender, traversal: Traversal) -> tuple[str, str]:
-    from macrid.concepts.meaning import meaning_of
-    from macrid.concepts.names import ends
-
-    names = meaning_of(model).names
-    entry = None if names is None else names.dimension(traversal.concept, traversal.dimension)
-    return ("", "") if entry is None or (entry.name is None and not entry.edited) else ends(entry)
+    names, name = meaning_of(model).names, traversal.name or f"dimension {traversal.dimension}"
+    if names is None:
+        return f"concept {traversal.concept}: {name}", "", ""
+    entry = names.dimension(traversal.concept, traversal.dimension)
+    has_name = entry.name is not None or entry.edited
+    return f"{label(names.concept(traversal.concept))}: {name}", *(ends(entry) if has_name else ("", ""))
 
 
 def _show(model: Recommender, traversal: Traversal) -> None:
-    low, high = _ends_of(model, traversal)
-    heading = Text.assemble((_title_of(model, traversal), "bold"))
+    title, low, high = _names_of(model, traversal)
+    heading = Text.assemble((title, "bold"))
     if low or high:
         heading.append(f", from {low} to {high}")
     console.print(heading)

@@ -48,7 +48,8 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     shown, shown_by_inner = truth[items["position"]], truth[others["position"]]
     concepts = np.asarray(items["concept"])
     concept_axes, of_category = colours(concepts, shown, users["concept"])
-    of_inner = _colours_like(np.asarray(others["concept"]), shown_by_inner, of_category)
+    matched = match(np.asarray(others["concept"]), shown_by_inner)
+    of_inner = {concept: of_category.get(label, NO_COLOUR) for concept, label in matched.items()}
 
     figure = new_figure(12.0, 8.9)
     grid = grid_of(figure, ("a", "b", "key"), ("c", "d", "e"))
@@ -112,11 +113,6 @@ def colours(
         for label in np.unique(categories).tolist()
     }
     return concept_axes, of_category
-
-
-def _colours_like(concepts: np.ndarray, categories: np.ndarray, of_category: Mapping[Any, str]) -> dict[int, str]:
-    """Colours of another model's concepts: those of their matching categories, else none."""
-    return {concept: of_category.get(label, NO_COLOUR) for concept, label in match(concepts, categories).items()}
 
 
 def _use(concepts: np.ndarray) -> str:

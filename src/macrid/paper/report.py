@@ -77,9 +77,6 @@ def _head(blocks: dict[str, dict[str, Any]]) -> str:
     return f"{text}\n\n{_table(('block', 'machine', 'versions', 'date', 'computing time (s)'), rows)}"
 
 
-# Table 1
-
-
 def _table1(block: dict[str, Any], _: str) -> list[str]:
     rows = block["rows"]
     seeds = max((len(row["runs"]) for row in rows), default=0)
@@ -123,7 +120,10 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     for data in dict.fromkeys(row["data"] for row in rows):
         ours = scores[data, "macridvae"]
         others = [method for method in table1.METHODS if method not in ("macridvae", "popularity")]
-        gaps = [_against(ours, scores[data, other], table1.METHODS[other]) for other in others]
+        gaps = []
+        for other in others:
+            gap = [ours[metric][0] - scores[data, other][metric][0] for metric in ours]
+            gaps.append(f"against {table1.METHODS[other]} {_signed(gap)}")
         for method, paper in table1.PAPER.get(data, {}).items():
             gap = [mean - value for (mean, _), value in zip(scores[data, method].values(), paper, strict=True)]
             gaps.append(f"our {table1.METHODS[method]} against the paper's {_signed(gap)}")
@@ -203,13 +203,6 @@ def _notes(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _against(ours: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]], name: str) -> str:
-    return f"against {name} {_signed([ours[metric][0] - other[metric][0] for metric in ours])}"
-
-
-# Figure 2
-
-
 def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
     parts = ["## Figure 2: do concepts match the categories?"]
     if "missing" in block:
@@ -253,9 +246,6 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
     ]
 
 
-# Figure 3
-
-
 def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
     parts = [
         "## Figure 3: items that differ in one dimension",
@@ -295,9 +285,6 @@ def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
 
 def _number(count: int) -> str:
     return ("no", "one", "two", "three", "four", "five")[count] if count < 6 else str(count)
-
-
-# Figure 4
 
 
 def _figure4(block: dict[str, Any], pictures: str) -> list[str]:
@@ -359,9 +346,6 @@ def _verdict(points: dict[str, list[dict[str, float]]]) -> str:
 def _rank(a: np.ndarray, b: np.ndarray) -> str:
     rank = rank_correlation(a, b)
     return "" if rank is None else f"{rank:+.2f}".replace("-", "−")
-
-
-# Settings
 
 
 def _settings(block: dict[str, Any]) -> list[str]:
