@@ -99,6 +99,15 @@ def check_free(
         raise error(f"{target}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
 
 
+def make_writable(folder: Path, error: type[MacridError]) -> None:
+    """Create a folder; an `error` if that fails or nothing can be written in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as reason:
+        raise error(f"{folder}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
+
+
 def replace_folder(temporary: Path, target: Path) -> None:
     """Replace a folder with a complete new one, and only then delete the old one.
 

@@ -8,6 +8,7 @@ from PIL import Image
 from macrid.errors import MacridError
 from macrid.evaluation.agreement import match
 from macrid.paper import plots
+from macrid.pictures.drawing import save
 
 NAMES = {"macridvae-7": "MacridVAE, K = 7", "macridvae-1": "MacridVAE, K = 1", "multvae": "β-MultVAE"}
 TITLES = [
@@ -79,7 +80,7 @@ def texts(panel):
 
 def test_figure2_has_its_size(tmp_path, shop_maps):
     file = tmp_path / "figure2.png"
-    plots.draw_figure2(*shop_maps, file)
+    save(plots.figure2(*shop_maps), file)
     with Image.open(file) as picture:
         assert picture.size == (1800, 1335)
     assert 20_000 < file.stat().st_size < 600_000
@@ -138,20 +139,20 @@ def test_the_key_names_every_concept_and_category(shop_maps):
 def test_any_number_of_concepts_and_categories_is_drawn(tmp_path, concepts, categories):
     labels = np.arange(120) % concepts
     shown = a_map(labels, np.arange(10) % concepts)
-    plots.draw_figure2(shown, shown, (np.arange(120) % categories).tolist(), tmp_path / "figure.png")
+    save(plots.figure2(shown, shown, (np.arange(120) % categories).tolist()), tmp_path / "figure.png")
     concept_axes, of_category = plots.colours(labels, np.arange(120) % categories)
     assert (len(concept_axes), len(of_category)) == (concepts, categories)
 
 
 def test_category_names_are_not_read_as_formulas(tmp_path):
     shown = a_map(np.arange(20) % 2, np.arange(4) % 2)
-    plots.draw_figure2(shown, shown, ["under $5 \\frac$", "a name that would run into the column beside it"] * 10,
-                       tmp_path / "figure.png")  # fmt: skip
+    names = ["under $5 \\frac$", "a name that would run into the column beside it"] * 10
+    save(plots.figure2(shown, shown, names), tmp_path / "figure.png")
 
 
 def test_figure4_has_its_size(tmp_path, clouds):
     file = tmp_path / "figure4.png"
-    plots.draw_figure4(clouds, NAMES, file)
+    save(plots.figure4(clouds, NAMES), file)
     with Image.open(file) as picture:
         assert picture.size == (1800, 900)
     assert 20_000 < file.stat().st_size < 400_000
@@ -181,7 +182,7 @@ def test_few_no_or_undefined_points_are_drawn(tmp_path):
     points = {"macridvae-7": [point], "macridvae-1": [], "multvae": [point, {**point, "ndcg@100": float("nan")}]}
     figure = plots.figure4(points, NAMES)
     assert [len(drawn.get_offsets()) for drawn in figure.axes[0].collections] == [1, 0, 1]
-    plots.draw_figure4(points, NAMES, tmp_path / "figure.png")
+    save(plots.figure4(points, NAMES), tmp_path / "figure.png")
 
 
 def test_binned_medians_follow_a_curve_through_noise():
@@ -195,9 +196,9 @@ def test_binned_medians_follow_a_curve_through_noise():
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MacridError, match=r"matplotlib.*pip install 'macrid\[plot\]'"):
-        plots.draw_figure4({}, {}, tmp_path / "figure.png")
+        save(plots.figure4({}, {}), tmp_path / "figure.png")
 
 
 def test_a_path_that_cannot_be_written_is_an_error_that_names_it(tmp_path):
     with pytest.raises(MacridError, match=r"nowhere/figure\.png: "):
-        plots.draw_figure4({"multvae": []}, NAMES, tmp_path / "nowhere" / "figure.png")
+        save(plots.figure4({"multvae": []}, NAMES), tmp_path / "nowhere" / "figure.png")

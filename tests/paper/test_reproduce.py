@@ -8,7 +8,6 @@ from macrid.data import catalog
 from macrid.errors import DataError, MacridError
 from macrid.models.multvae import MultVAE
 from macrid.paper import figure4, table1
-from macrid.paper.parts import Parts
 from macrid.paper.reproduce import Plan, Reproduction
 from macrid.recipe import Recipe
 
@@ -146,9 +145,9 @@ def test_settings_are_tuned_again_on_request(small, tmp_path, monkeypatch, shop_
     monkeypatch.setattr("macrid.tuning.tune", tune)
     monkeypatch.setattr(table1, "validation_score", validation_score)
     plan = Plan(**{**PLAN.__dict__, "trials": 7})
-    one, parts, progress = work(tmp_path, plan=plan), Parts(tmp_path / "parts"), []
+    one, progress = work(tmp_path, plan=plan), []
     one._on_part = lambda name, ready: progress.append(name)
-    better = one.config(parts, "ml-1m", "macridvae", shop_split)
+    better = one.config("ml-1m", "macridvae", shop_split)
     assert (better.settings, better.training) == ({"start": "ease"}, {"balance": 0.3})
     assert scored == [(start, seed) for start in ("svd-encoder", "ease") for seed in range(3)]
     storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {"start": "svd-encoder"}
@@ -158,10 +157,10 @@ def test_settings_are_tuned_again_on_request(small, tmp_path, monkeypatch, shop_
     ]
     assert progress == ["search/ml-1m.macridvae"]
     assert Recipe.read(tmp_path / "tuned" / "ml-1m.macridvae.json") == better
-    assert one.config(parts, "ml-1m", "macridvae", shop_split) == better
+    assert one.config("ml-1m", "macridvae", shop_split) == better
     assert len(tuned) == 2  # kept
-    assert work(tmp_path, plan=plan).config(parts, "ml-1m", "macridvae", shop_split) == better
+    assert work(tmp_path, plan=plan).config("ml-1m", "macridvae", shop_split) == better
     assert len(scored) == 6  # kept for the next run as well
-    assert one.config(parts, "ml-1m", "popularity", shop_split) == Recipe("popularity")
-    one.config(parts, "ml-1m", "ease", shop_split)
+    assert one.config("ml-1m", "popularity", shop_split) == Recipe("popularity")
+    one.config("ml-1m", "ease", shop_split)
     assert [name for name, *_ in tuned[4:]] == ["ml-1m-ease"]

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 from macrid.errors import MacridError
+from macrid.pictures.drawing import save
 from macrid.recipe import Recipe
 from macrid.tuning import plots
 
@@ -62,12 +63,12 @@ def test_importance_finds_the_setting_that_decides(study):
 
 
 def test_pictures_are_written(study, tmp_path):
-    plots.draw_history(study, tmp_path / "history.png")
-    plots.draw_importance(study, tmp_path / "importance.png")
+    save(plots.history(study), tmp_path / "history.png")
+    save(plots.importance(study), tmp_path / "importance.png")
     for name in ("history.png", "importance.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     with pytest.raises(MacridError, match="nowhere"):
-        plots.draw_history(study, tmp_path / "nowhere" / "history.png")
+        save(plots.history(study), tmp_path / "nowhere" / "history.png")
 
 
 def test_too_few_trials_or_settings_are_an_error(study):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import typer
 from rich.text import Text
@@ -30,7 +31,7 @@ from macrid.cli import (
     traverse,
     tune,
 )
-from macrid.cli.common import Command, error_console, show_warnings
+from macrid.cli.common import Command, error_console, show_warning
 from macrid.errors import MacridError
 
 app = typer.Typer(
@@ -60,26 +61,18 @@ app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 
 
-def _version(show: bool) -> None:
-    if show:
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if version:
         from macrid.version import __version__
 
         typer.echo(f"macrid {__version__}")
         raise typer.Exit
 
 
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
-    ),
-) -> None:
-    pass
-
-
 def main() -> None:
     """Run the command line; a user error is one line on standard error and exit code 1."""
-    show_warnings()
+    warnings.showwarning = show_warning
     try:
         app(prog_name="macrid")
     except MacridError as error:

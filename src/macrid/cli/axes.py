@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import typer
-from rich.table import Table
 
-from macrid.cli.common import console, print_json, working
+from macrid.cli.common import console, number, print_json, table, working
 from macrid.pictures.drawing import shortened
-
-
-class By(StrEnum):
-    independence = "independence"
-    attributes = "attributes"
-    original = "original"
 
 
 def axes(
     run: Path = typer.Argument(help="A run."),
-    by: By = typer.Option(help="How to turn them; original restores the trained axes."),
+    by: Literal["independence", "attributes", "original"] = typer.Option(
+        help="How to turn them; original restores the trained axes."
+    ),
     attribute: list[str] = typer.Option(
         [], help="With --by attributes: use only these, such as year or 'genres: Comedy'; repeatable."
     ),
@@ -39,7 +33,7 @@ def axes(
 
     Example: macrid axes runs/shop --by independence
     """
-    if attribute and by is not By.attributes:
+    if attribute and by != "attributes":
         raise typer.BadParameter("--attribute needs --by attributes")
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.understanding import understand
@@ -47,28 +41,23 @@ def axes(
 
     with working("turning"):
         model: Any = load(run, "cpu")
-        choice = understand(model, [by.value], attributes=attribute or None, always=always, seed=seed)
+        choice = understand(model, [by], attributes=attribute or None, always=always, seed=seed)
         keep(model, run)
     meaning = meaning_of(model)
     evidence = {kind: [None if np.isnan(v) else float(v) for v in values] for kind, values in choice.evidence.items()}
     if json:
-        fits = [fit._asdict() for fit in meaning.axes[by.value].fits]
-        print_json({"by": by.value, "in_use": list(choice.in_use), "evidence": evidence, "fits": fits})
+        fits = [fit._asdict() for fit in meaning.axes[by].fits]
+        print_json({"by": by, "in_use": list(choice.in_use), "evidence": evidence, "fits": fits})
         return
     from macrid.concepts.names import label
 
     assert meaning.names is not None
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("concept")
-    for kind in evidence:
-        table.add_column(kind, justify="right", no_wrap=True, min_width=len(kind))
-    table.add_column("in use", no_wrap=True, min_width=max(map(len, choice.in_use)))
-    table.add_column("named", justify="right")
+    rows = []
     for k, used in enumerate(choice.in_use):
-        cells = ["–" if evidence[kind][k] is None else f"{evidence[kind][k]:.2f}" for kind in evidence]
+        numbers = (number(values[k], missing="–") for values in evidence.values())
         named = sum(entry.name is not None for entry in meaning.dimensions if entry.concept == k)
-        table.add_row(f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *cells, used, str(named))
-    console.print(table)
+        rows.append((f"{k} {shortened(label(meaning.names.concept(k)), 24)}", *numbers, used, named))
+    console.print(table(("concept", *evidence, "in use", "named"), rows, numbers=(*evidence, "named")))
     console.print("numbers: each attribute's best rank correlation with a dimension, averaged", style="dim")
     again = shlex.join(["macrid", "inspect", str(run)])
     console.print(f"{run}: axes and names written; next: {again}", soft_wrap=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console as RichConsole
-from rich.console import ConsoleDimensions
+from rich.console import ConsoleDimensions, JustifyMethod
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from macrid.models.base import ScoredItem
 
 UNWRAPPED = 100_000  # columns, when not on a terminal
+FLAGS = {"learning_rate": ("--learning-rate", "--lr"), "port": ("--port", "-p")}  # of settings with a second one
+advanced = partial(typer.Option, rich_help_panel=ADVANCED)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Console(RichConsole):
@@ -32,11 +37,6 @@ class Console(RichConsole):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        if not self.is_terminal:
-            options["soft_wrap"] = all(isinstance(each, str | Text) for each in objects)
-        super().print(*objects, **options)
 
     @RichConsole.size.getter  # type: ignore[attr-defined, untyped-decorator]
     def size(self) -> ConsoleDimensions:
@@ -48,13 +48,9 @@ console = Console()  # results
 error_console = Console(stderr=True)  # everything else
 
 
-def show_warnings() -> None:
-    """Print each warning as one line on standard error."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
-
-    warnings.showwarning = show
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line on standard error."""
+    error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
 
 
 def column(name: str | None) -> str | int | None:
@@ -77,12 +73,42 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def setting(settings: type[Settings], name: str, *flags: str) -> Any:
+def setting(settings: type[Settings], name: str) -> Any:
     """A command-line option for a settings field, with its documentation; None means the default."""
     field = settings.model_fields[name]
     text = str(field.description) if field.default is None else f"{field.description} Default: {field.default}."
-    panel = settings.panel(name)
-    return typer.Option(None, *flags, help=escape(text), show_default=False, rich_help_panel=panel)
+    return typer.Option(None, *FLAGS.get(name, ()), help=escape(text), rich_help_panel=settings.panel(name))
+
+
+def takes_settings(*kinds: type[Settings], only: Sequence[str] | None = None) -> Callable[[F], F]:
+    """Give a command an option for each field of the settings (or only some), before its keyword-only parameters.
+
+    It gets them as its `**` arguments, None where not given. A field that it has a parameter for is skipped.
+    """
+
+    def add(command: F) -> F:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        kind_of = {
+            name: kind for kind in kinds for name in only or kind.model_fields if name not in signature.parameters
+        }
+        options = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=setting(kind, name), annotation=_type(kind, name)
+            )
+            for name, kind in kind_of.items()
+        ]
+        parameters = sorted([*options, *own], key=lambda each: each.kind)
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def _type(settings: type[Settings], name: str) -> Any:
+    """Of an option: numbers are checked when parsed, everything else by the settings."""
+    kind = settings.model_fields[name].annotation
+    return next((number | None for number in (int, float) if kind in (number, number | None)), str | None)
 
 
 def options_for(settings: type[Settings], options: dict[str, Any]) -> dict[str, Any]:
@@ -146,34 +172,34 @@ def step_progress() -> Progress:
     )
 
 
-def plain_table(*numbers: str, first: str | None = None, last: Sequence[str] = ()) -> Table:
-    """Columns of numbers, with text columns before and after them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    if first is not None:
-        table.add_column(first)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for name in last:
-        table.add_column(name)
-    return table
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    numbers: Container[str] = (),
+    caption: str | None = None,
+    header: bool = True,
+) -> Table:
+    """Columns that are None in every row are left out; rows may be short. numbers: columns aligned on the right."""
+    cells = list(zip_longest(columns, *rows))  # by column, after its name
+    shown = [column for column in cells if any(cell is not None for cell in column[1:])]
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=header, caption=caption)
+    made.caption_justify, made.caption_style = "left", "dim"
+    for name, *_ in shown:
+        justify: JustifyMethod = "right" if name in numbers else "left"
+        made.add_column(name, justify=justify, no_wrap=name in numbers or name == "item")
+    for row in zip(*(column[1:] for column in shown), strict=True):
+        made.add_row(*(cell if isinstance(cell, Text) else "" if cell is None else str(cell) for cell in row))
+    return made
 
 
-def items_table(items: Sequence[ScoredItem], score: str) -> Table:
-    """Items, best first; title and concept only where an item has one."""
-    has_title, has_concept = (any(getattr(item, name) is not None for item in items) for name in ("title", "concept"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("item", no_wrap=True)
-    if has_title:
-        table.add_column("title")
-    table.add_column(score, justify="right")
-    if has_concept:
-        table.add_column("concept", justify="right")
-    for rank, item in enumerate(items, start=1):
-        title = [item.title or ""] if has_title else []
-        concept = ["" if item.concept is None else str(item.concept)] if has_concept else []
-        table.add_row(str(rank), str(item.id), *title, f"{item.score:.3f}", *concept)
-    return table
+def items_table(items: Iterable[ScoredItem], score: str) -> Table:
+    """Items, best first."""
+    rows = ((i, item.id, item.title, f"{item.score:.3f}", item.concept) for i, item in enumerate(items, start=1))
+    return table(("#", "item", "title", score, "concept"), rows, numbers=("#", score, "concept"))
+
+
+def number(value: float | None, form: str = ".2f", missing: str = "") -> str:
+    return missing if value is None else f"{value:{form}}"
 
 
 def signed(value: float) -> str:

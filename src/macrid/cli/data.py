@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from macrid.cli.common import column, console, download_progress, error_console, flags, print_json, working
+from macrid.cli.common import column, console, download_progress, error_console, flags, print_json, table, working
 from macrid.errors import DataError
 from macrid.files import check_free
-
-if TYPE_CHECKING:
-    from macrid.data.split import Split
 
 app = typer.Typer(help="List data sets and prepare them for training.", no_args_is_help=True)
 
@@ -25,22 +22,21 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
     """
     from macrid.data import catalog
 
-    rows = [(entry, catalog.status(entry)) for entry in map(catalog.entry, catalog.names())]
+    entries = [
+        (entry, catalog.status(entry), None if entry.expected is None else asdict(entry.expected))
+        for entry in map(catalog.entry, catalog.names())
+    ]
     if json:
         print_json([
-            {"name": entry.name, "what": entry.what, "status": status, "expected": _expected(entry)}
-            for entry, status in rows
+            {"name": entry.name, "what": entry.what, "status": status, "expected": counts}
+            for entry, status, counts in entries
         ])  # fmt: skip
         return
-    wide = console.width >= 130
-    console.print(f"{'name':<16} {'status':<11} {'users':>8} {'items':>7} {'interactions':>13}", style="bold")
-    for entry, status in rows:
-        counts = _expected(entry) or {}
-        cells = [f"{counts[key]:,}" if counts.get(key) else "" for key in ("users", "items", "interactions")]
-        line = f"{entry.name:<16} {status:<11} {cells[0]:>8} {cells[1]:>7} {cells[2]:>13}"
-        console.print(f"{line}  {entry.what}" if wide else line)
-        if not wide:
-            console.print(f"  {entry.what}", style="dim")
+    numbers = ("users", "items", "interactions")
+    rows = []
+    for entry, status, counts in entries:
+        rows.append((entry.name, status, *(f"{counts[key]:,}" if counts else "" for key in numbers), entry.what))
+    console.print(table(("name", "status", *numbers, "what it is"), rows, numbers))
 
 
 @app.command()
@@ -94,7 +90,13 @@ def prepare(
         recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
     with working(f"writing {out}"):
         store.write(split, out, overwrite=overwrite, about=recipe)
-    counts = _counts(split)
+    heldout_users = (split.validation, split.test)
+    counts = {
+        "users": sum(len(group.users) for group in (split.train, *heldout_users)),
+        "items": len(split.items),
+        "interactions": len(split.train) + sum(int(group.history.nnz + group.target.nnz) for group in heldout_users),
+        "heldout": len(split.test.users),
+    }
     if json:
         print_json({"out": str(out), **counts})
         return
@@ -111,19 +113,3 @@ def _refuse_options(context: typer.Context, source: str) -> None:
     refused = [name for name in recipe if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if refused:
         raise DataError(f"{source}: has its own recipe; remove {flags(refused)}, or give the data set's file instead")
-
-
-def _counts(split: Split) -> dict[str, int]:
-    heldout = (split.validation, split.test)
-    matrices = [split.train.matrix, *(matrix for group in heldout for matrix in (group.history, group.target))]
-    return {
-        "users": len(split.train.users) + len(split.validation.users) + len(split.test.users),
-        "items": len(split.items),
-        "interactions": sum(int(matrix.nnz) for matrix in matrices),
-        "heldout": len(split.test.users),
-    }
-
-
-def _expected(entry: object) -> dict[str, int] | None:
-    counts = getattr(entry, "expected", None)
-    return None if counts is None else {key: getattr(counts, key) for key in ("users", "items", "interactions")}

@@ -10,15 +10,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, items_table, plain_table, print_json, working
+from macrid.cli.common import console, error_console, items_table, print_json, table, working
+from macrid.cli.serve import start
 from macrid.cli.train import Display, example_command, print_report
 from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
+from macrid.settings import ServingSettings
 
 if TYPE_CHECKING:
     from macrid.data.ids import Id
-    from macrid.data.shop import Shop
-    from macrid.data.split import Split
     from macrid.models.macridvae import MacridVAE
 
 ORIGIN = {"source": "demo"}
@@ -28,11 +28,7 @@ def demo(
     out: Path = typer.Option(Path("demo-run"), "--out", "-o", help="The run to write; replaces an earlier demo."),
     no_serve: bool = typer.Option(False, "--no-serve", help="Stop after training and scoring."),
     port: int | None = typer.Option(
-        None,
-        "--port",
-        "-p",
-        help="The studio's port. Default: 8000, or the next free one.",
-        show_default=False,
+        None, "--port", "-p", help="The studio's port. Default: 8000, or the next free one."
     ),
     seed: int = typer.Option(0, help="Seed for the shop and the training."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),
@@ -73,19 +69,14 @@ def demo(
     console.print("\nconcepts and the shop's categories", style="bold", end="")
     console.print(f", which training never saw (NMI {report['nmi']:.2f})")
     console.print(_crossing(model, categories))
-    _show_a_user(model, split, shop)
-    _show_a_knob(model, split)
+    matrix = split.test.history
+    history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
+    _show_a_user(model, history)
+    _show_a_knob(model, history)
     console.print(f"\n{out}: ready; next: {example_command(model, out)}", soft_wrap=True)
     if not no_serve:
-        _open_studio(out, port)
-
-
-def _open_studio(out: Path, port: int | None) -> None:
-    from macrid.cli.serve import start
-    from macrid.settings import ServingSettings
-
-    console.print()
-    start(out, ServingSettings.make({} if port is None else {"port": port}), or_next_port=port is None)
+        console.print()
+        start(out, ServingSettings.make({} if port is None else {"port": port}), or_next_port=port is None)
 
 
 def _is_demo(out: Path) -> bool:
@@ -105,15 +96,14 @@ def _crossing(model: MacridVAE, categories: Any) -> Table:
 
     concept_of = model.concepts_of_items()
     names = sorted(set(categories))
-    table = plain_table(*names, first="concept")
+    rows = []
     for concept in range(model.network.concepts):
         counts = [int(np.sum((concept_of == concept) & (categories == name))) for name in names]
-        cells = [Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts]
-        table.add_row(str(concept), *cells)
-    return table
+        rows.append((concept, *(Text(str(c or "·"), "bold" if c and c == max(counts) else "dim") for c in counts)))
+    return table(("concept", *names), rows, numbers=names)
 
 
-def _show_a_knob(model: MacridVAE, split: Split) -> None:
+def _show_a_knob(model: MacridVAE, history: list[Id]) -> None:
     """The named dimensions of the test user's main concept, and the effect of moving along the strongest."""
     import numpy as np
 
@@ -124,8 +114,6 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
 
     names = meaning_of(model).names
     assert names is not None
-    matrix = split.test.history
-    history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     concept = int(np.argmax(model.encode(history).confidence))
     knobs = [entry for entry in names.dimensions if entry.concept == concept and entry.name is not None]
     described = ", ".join(f"{entry.name} ({' ↔ '.join(ends(entry))})" for entry in knobs)
@@ -135,29 +123,22 @@ def _show_a_knob(model: MacridVAE, split: Split) -> None:
     if not candidates:
         return
     best = max(candidates, key=lambda entry: entry.strength or 0)
+    own = [model.items[int(position)] for position in (model.concepts_of_items() == concept).nonzero()[0]]
     lists = []
     for sign in (-1, 1):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RangeWarning)  # as far as real users go
             move = {"concept": concept, "dimension": best.dimension, "by": 0.5 * sign}
-            lists.append(steer(model, history, moves=[move], n=4, include=_items_of(model, concept)))
-    table = plain_table(last=[f"{best.name} towards {end}" for end in ends(best)])
-    for low, high in zip(*lists, strict=True):
-        table.add_row(low.title or str(low.id), high.title or str(high.id))
-    console.print(table)
+            lists.append(steer(model, history, moves=[move], n=4, include=own))
+    titles = ([item.title or item.id for item in items] for items in lists)
+    console.print(table([f"{best.name} towards {end}" for end in ends(best)], zip(*titles, strict=True)))
 
 
-def _items_of(model: MacridVAE, concept: int) -> list[Id]:
-    return [model.items[int(position)] for position in (model.concepts_of_items() == concept).nonzero()[0]]
-
-
-def _show_a_user(model: MacridVAE, split: Split, shop: Shop) -> None:
+def _show_a_user(model: MacridVAE, history: list[Id]) -> None:
     """One test user: the history by concept, and the recommendations."""
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.names import label
 
-    matrix = split.test.history
-    history = [split.items[position] for position in matrix.indices[matrix.indptr[0] : matrix.indptr[1]]]
     confidence = model.encode(history).confidence
     names = meaning_of(model).names
     assert names is not None

@@ -10,10 +10,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, print_json
+from macrid.cli.common import console, print_json, table
 from macrid.version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "typer", "rich")
@@ -28,10 +27,8 @@ def doctor(json: bool = typer.Option(False, "--json", help="JSON on standard out
     if json:
         print_json({name: {"ok": ok, "found": found} for name, ok, found in checks})
     else:
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for name, ok, found in checks:
-            table.add_row(Text("ok", "green") if ok else Text("no", "red"), name, found)
-        console.print(table)
+        rows = ((Text("ok", "green") if ok else Text("no", "red"), name, found) for name, ok, found in checks)
+        console.print(table(("ok", "what", "found"), rows, header=False))
     if not all(ok for _, ok, _ in checks):
         raise typer.Exit(1)
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import typer
 
 from macrid.cli.common import console, print_json, working
 
 
-class Which(StrEnum):
-    test = "test"
-    validation = "validation"
-
-
-class Empty(StrEnum):
-    skip = "skip"
-    zero = "zero"
-
-
 def evaluate(
     run: Path = typer.Argument(help="A run."),
-    split: Which = typer.Option(Which.test, help="Which held-out users."),
+    split: Literal["test", "validation"] = typer.Option("test", help="Which held-out users."),
     data: str | None = typer.Option(None, help="Another prepared folder or catalogue name over the same items."),
     metric: list[str] = typer.Option([], help="ndcg@K or recall@K, any K; repeatable. Default: the paper's three."),
-    nothing_to_predict: Empty = typer.Option(
-        Empty.skip,
-        help="Users with nothing to predict: skip them, or count them as zero like the authors' code.",
+    nothing_to_predict: Literal["skip", "zero"] = typer.Option(
+        "skip", help="Users with nothing to predict: skip them, or count them as zero like the authors' code."
     ),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -44,16 +33,16 @@ def evaluate(
     with working("scoring"):
         model = load(run, device)
         if data is None:
-            heldout = read_heldout(run, split.value)
+            heldout = read_heldout(run, split)
         else:
             other, _ = load_split(data)
             if other.items != model.items:
                 raise DataError(f"{data}: its items differ from those of {run}; give the data the run was trained on")
-            heldout = getattr(other, split.value)
+            heldout = getattr(other, split)
         result = ranking.evaluate(
-            model, heldout, tuple(metric) or ranking.PAPER_METRICS, nothing_to_predict=nothing_to_predict.value
+            model, heldout, tuple(metric) or ranking.PAPER_METRICS, nothing_to_predict=nothing_to_predict
         )
     if json:
-        print_json({"split": split.value, **result.as_json()})
+        print_json({"split": split, **result.as_json()})
     else:
         console.print(str(result))

@@ -6,18 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, plain_table, print_json, step_progress, working
-from macrid.cli.evaluate import Which
+from macrid.cli.common import console, number, print_json, step_progress, table, working
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
-    from macrid.concepts.names import Names
     from macrid.models.base import Recommender
 
 DIMENSIONS_SHOWN = 24
@@ -31,12 +29,12 @@ KNOBS_LEGEND = (
 
 def inspect(
     run: Path = typer.Argument(help="A run."),
-    split: Which | None = typer.Option(
-        None, help="Which held-out users to inspect. Default: both groups.", show_default=False
+    split: Literal["test", "validation"] | None = typer.Option(
+        None, help="Which held-out users to inspect. Default: both groups."
     ),
     control: bool = typer.Option(False, help="Turn every named knob for test users and measure the effect."),
     beside: Path | None = typer.Option(
-        None, help="With --control: a multvae or multdae run on the same data, for comparison.", show_default=False
+        None, help="With --control: a multvae or multdae run on the same data, for comparison."
     ),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
@@ -52,12 +50,12 @@ def inspect(
     from macrid.runs import load, read_heldout, read_histories
 
     if control:
-        read_heldout(run, "test" if split is None else split.value)  # fail early if there are none
+        read_heldout(run, split or "test")  # fail early if there are none
     with working("inspecting"):
         model = load(run, "cpu")
-        report = inspection.inspect(model, read_histories(run, None if split is None else split.value))
+        report = inspection.inspect(model, read_histories(run, split))
     if control:
-        report["control"] = _measured(model, run, beside, "test" if split is None else split.value)
+        report["control"] = _measured(model, run, beside, split or "test")
     if json:
         print_json(report)
     else:
@@ -90,15 +88,15 @@ def show(report: dict[str, Any]) -> None:
         ("concepts", report["concepts"], _concepts),
         ("concepts and item attributes", report["attributes"], _attributes),
         ("how cleanly dimensions are separated", _numbers(report), _values),
-        ("dimensions", _shown(report["dimensions"]), _dimensions),
+        ("dimensions", shown(report["dimensions"]), _dimensions),
         ("dimensions that match an attribute", _strongest(report), _correlated),
         ("axes: how well dimensions predict attributes", report["axes"], _axes),
         ("what the knobs do", report.get("control"), lambda control: _control(control, report["concepts"])),
     )
-    for title, content, table in sections:
+    for title, content, table_of in sections:
         if content:
             console.print(f"\n{title}", style="bold")
-            console.print(table(content))
+            console.print(table_of(content))
     if report["warnings"] or report["notes"]:
         console.print()
     for warning in report["warnings"]:
@@ -108,27 +106,27 @@ def show(report: dict[str, Any]) -> None:
 
 
 def _concepts(concepts: list[dict[str, Any]]) -> Table:
+    numbers = ("concept", "items", "share", "of interactions")
     named = any(entry["name"] is not None for entry in concepts)
-    table = plain_table(
-        "concept", "items", "share", "of interactions", last=(*(["name"] if named else []), "typical items")
-    )
+    rows = []
     for entry in concepts:
         titles = [item["title"] or item["id"] for item in entry["typical"]]
-        has_titles = any(item["title"] for item in entry["typical"])
-        share = [f"{entry[name]:.0%}" for name in ("share", "interactions")]
-        name = [entry["name"] or "–"] if named else []
-        typical = ("\n" if has_titles else ", ").join(titles)
-        table.add_row(str(entry["concept"]), f"{entry['items']:,}", *share, *name, typical)
-    return table
+        typical = ("\n" if any(item["title"] for item in entry["typical"]) else ", ").join(titles)
+        shares = (f"{entry[name]:.0%}" for name in ("share", "interactions"))
+        rows.append(
+            (entry["concept"], f"{entry['items']:,}", *shares, (entry["name"] or "–") if named else None, typical)
+        )
+    return table((*numbers, "name", "typical items"), rows, numbers)
 
 
 def _attributes(attributes: dict[str, dict[str, Any]]) -> Table:
-    table = plain_table("items", "values", "largest", "purity", "matched", "NMI", "ARI", first="attribute")
+    numbers = ("items", "values", "largest", "purity", "matched", "NMI", "ARI")
+    rows = []
     for name, scores in attributes.items():
-        parts = [f"{scores[part]:.0%}" for part in ("largest", "purity", "matched_accuracy")]
-        counts = [f"{scores[part]:,}" for part in ("items", "values")]
-        table.add_row(name, *counts, *parts, *(f"{scores[part]:.2f}" for part in ("nmi", "ari")))
-    return table
+        counts = (f"{scores[part]:,}" for part in ("items", "values"))
+        shares = (f"{scores[part]:.0%}" for part in ("largest", "purity", "matched_accuracy"))
+        rows.append((name, *counts, *shares, *(f"{scores[part]:.2f}" for part in ("nmi", "ari"))))
+    return table(("attribute", *numbers), rows, numbers)
 
 
 def _numbers(report: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -169,27 +167,26 @@ def _nats(value: float) -> str:
 
 
 def _values(numbers: list[tuple[str, str, str]]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    for row in numbers:
-        table.add_row(*row)
-    return table
+    rows = ((name, value, Text(remark, "dim")) for name, value, remark in numbers)
+    return table(("name", "value", "remark"), rows, numbers=("value",), header=False)
 
 
-def _shown(dimensions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Named dimensions; and the first few of a concept that names none but popularity."""
-    named = [entry for entry in dimensions if entry["name"] or entry["edited"]]
-    known = {entry["concept"] for entry in named if entry["edited"] or entry["named_by"] not in (None, "popularity")}
-    shown: Counter[int] = Counter()
+def shown(dimensions: list[dict[str, Any]], named_by: str = "named_by") -> list[dict[str, Any]]:
+    """Named dimensions; and the first few of a concept that names none but popularity.
+
+    named_by: where an entry says by which attribute it is named.
+    """
+    known = {each["concept"] for each in dimensions if each["edited"] or each.get(named_by) not in (None, "popularity")}
+    unnamed: Counter[int] = Counter()
+    chosen = []
     for entry in dimensions:
-        concept = entry["concept"]
-        is_extra = entry["examples"] and entry not in named and concept not in known
-        if is_extra and shown[concept] < UNNAMED_SHOWN:
-            shown[concept] += 1
-            named.append(entry)
-    return named
+        is_extra = not (entry["name"] or entry["edited"])
+        if is_extra and (not entry["examples"] or entry["concept"] in known):
+            continue
+        unnamed[entry["concept"]] += is_extra
+        if not is_extra or unnamed[entry["concept"]] <= UNNAMED_SHOWN:
+            chosen.append(entry)
+    return chosen
 
 
 def _end(entry: dict[str, Any], end: str) -> str:
@@ -200,22 +197,15 @@ def _end(entry: dict[str, Any], end: str) -> str:
 
 def _dimensions(named: list[dict[str, Any]]) -> Table:
     """The strongest, by concept."""
-    has_concepts = named[0]["concept"] is not None
-    table = plain_table(*(["concept"] if has_concepts else []), "dimension", last=("name", "from", "to"))
-    for name in ("strength", "p"):
-        table.add_column(name, justify="right")
-    shown = sorted(named, key=lambda entry: (not entry["edited"], -abs(entry["strength"] or 0)))[:DIMENSIONS_SHOWN]
-    for entry in sorted(shown, key=lambda entry: (entry["concept"] or 0, entry["dimension"])):
-        concept = [str(entry["concept"])] if has_concepts else []
-        ends = [shortened(_end(entry, end), 22) for end in ("low", "high")]
-        strength, p = (
-            "" if entry[x] is None else f"{entry[x]:{form}}" for x, form in (("strength", ".2f"), ("p", ".3f"))
-        )
-        table.add_row(*concept, str(entry["dimension"]), shortened(entry["name"] or "–", 22), *ends, strength, p)
-    if len(named) > len(shown):
-        table.caption = f"the {len(shown)} strongest of {len(named)}; all with --json"
-        table.caption_justify, table.caption_style = "left", "dim"
-    return table
+    strongest = sorted(named, key=lambda entry: (not entry["edited"], -abs(entry["strength"] or 0)))[:DIMENSIONS_SHOWN]
+    rows = []
+    for entry in sorted(strongest, key=lambda entry: (entry["concept"] or 0, entry["dimension"])):
+        texts = (shortened(entry["name"] or "–", 22), *(shortened(_end(entry, end), 22) for end in ("low", "high")))
+        strength, p = number(entry["strength"]), number(entry["p"], ".3f")
+        rows.append((entry["concept"], entry["dimension"], *texts, strength, p))
+    columns = ("concept", "dimension", "name", "from", "to", "strength", "p")
+    more = f"the {len(strongest)} strongest of {len(named)}; all with --json" if len(named) > len(strongest) else None
+    return table(columns, rows, ("concept", "dimension", "strength", "p"), more)
 
 
 def _strongest(report: dict[str, Any]) -> list[dict[str, Any]]:
@@ -227,83 +217,41 @@ def _strongest(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _correlated(dimensions: list[dict[str, Any]]) -> Table:
-    names = [name for name in ("concept", "dimension") if dimensions[0][name] is not None]
-    table = plain_table(*names, "correlation", last=("attribute",))
-    for entry in dimensions:
-        table.add_row(*(str(entry[name]) for name in names), f"{entry['correlation']:+.2f}", entry["attribute"])
-    return table
+    columns = ("concept", "dimension", "correlation", "attribute")
+    rows = ((e["concept"], e["dimension"], f"{e['correlation']:+.2f}", e["attribute"]) for e in dimensions)
+    return table(columns, rows, numbers=columns[:3])
 
 
 def _axes(axes: dict[str, Any]) -> Table:
-    table = plain_table("original", "in use", first="concept", last=("axes",))
-    for k, used in enumerate(axes["in_use"]):
-        values = (axes[name][k] for name in ("evidence_original", "evidence_in_use"))
-        table.add_row(str(k), *("–" if value is None else f"{value:.2f}" for value in values), used)
-    return table
+    evidence = [axes["evidence_original"], axes["evidence_in_use"]]
+    rows = (
+        (k, *(number(values[k], missing="–") for values in evidence), used) for k, used in enumerate(axes["in_use"])
+    )
+    return table(("concept", "original", "in use", "axes"), rows, numbers=("original", "in use"))
 
 
 def _control(control: dict[str, Any], concepts: list[dict[str, Any]]) -> Table:
-    names = ("monotonicity", "leakage", "retention", "overlap", "smoothness")
-    table = plain_table("users", "monot.", "leakage", "NDCG kept", "overlap", "smooth", first="knob")
-    more = 0
-    groups = [[k for k in control["knobs"] if (k["concept"] is None) == joint] for joint in (True, False)]
-    for knobs in groups:
+    rows, more = [], 0
+    for joint in (True, False):
+        knobs = [knob for knob in control["knobs"] if (knob["concept"] is None) == joint]
         best = sorted(knobs, key=lambda knob: -knob["monotonicity"])[:KNOBS_SHOWN]
         for knob in best:
             where = "all concepts"
             if knob["concept"] is not None:
                 where = f"{knob['concept']} {concepts[knob['concept']]['name'] or ''}".strip()
-            table.add_row(
-                shortened(f"{shortened(knob['name'], 16)}, {where}", 28), f"{knob['users']}", *_cells(knob, names)
-            )
+            name = shortened(f"{shortened(knob['name'], 16)}, {where}", 28)
+            rows.append((name, knob["users"], *_cells(knob)))
         more += len(knobs) - len(best)
-    table.add_section()
-    table.add_row("mean of all knobs", "", *_cells(control["mean"], names))
+    rows.append(("mean of all knobs", "", *_cells(control["mean"])))
     if control["random"] is not None:
-        table.add_row("random directions", "", f"{control['random']:.2f}")
+        rows.append(("random directions", "", number(control["random"])))
     if control["beside_mean"] is not None:
-        table.add_row("the other model", "", *_cells(control["beside_mean"], names))
-    table.caption = f"{f'{more} more with --json; ' if more else ''}{KNOBS_LEGEND}"
-    table.caption_justify, table.caption_style = "left", "dim"
-    return table
+        rows.append(("the other model", "", *_cells(control["beside_mean"])))
+    numbers = ("users", "monot.", "leakage", "NDCG kept", "overlap", "smooth")
+    return table(("knob", *numbers), rows, numbers, f"{f'{more} more with --json; ' if more else ''}{KNOBS_LEGEND}")
 
 
-def _cells(values: dict[str, Any], names: tuple[str, ...]) -> list[str]:
-    return ["–" if values[name] is None else f"{values[name]:.2f}" for name in names]
-
-
-def named_concepts(names: Names) -> Table:
-    """Names of concepts, and the evidence for them."""
-    from macrid.concepts.names import label
-
-    table = plain_table(first="concept", last=("name", "strength", "p", "evidence"))
-    for entry in names.concepts:
-        evidence = [f"{share.value} {share.inside:.0%}, others {share.outside:.0%}" for share in entry.evidence[:2]]
-        reasons = "\n".join((["set by hand"] if entry.edited else []) + evidence) or (entry.why or "")
-        numbers = (
-            "" if value is None else f"{value:{form}}" for value, form in ((entry.strength, ".2f"), (entry.p, ".3f"))
-        )
-        table.add_row(str(entry.concept), label(entry), *numbers, reasons)
-    return table
-
-
-def named_dimensions(names: Names, everything: bool = False) -> Table:
-    """Named dimensions with items at both ends; and the first few of a concept that names none but popularity."""
-    from macrid.concepts.names import caption, ends
-
-    table = plain_table(first="dimension", last=("name", "from", "to", "strength", "such as"))
-    room = max(18, console.width - 60)
-    known = {entry.concept for entry in names.dimensions if entry.edited or entry.attribute not in (None, "popularity")}
-    shown: Counter[int] = Counter()
-    for entry in names.dimensions:
-        has_name = entry.name is not None or entry.edited
-        if not has_name and not everything:
-            if entry.concept in known or shown[entry.concept] == UNNAMED_SHOWN:
-                continue
-            shown[entry.concept] += 1
-        examples = [shortened(caption(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
-        strength = "by hand" if entry.edited else "" if entry.strength is None else f"{entry.strength:.2f}"
-        texts = [shortened(text, 22) for text in (entry.name or "–", *ends(entry))]
-        place = f"{entry.concept}.{entry.dimension}"
-        table.add_row(place, *texts, strength if has_name else "none", "\n".join(examples) if has_name else "")
-    return table
+def _cells(values: dict[str, Any]) -> list[str]:
+    return [
+        number(values[name], missing="–") for name in ("monotonicity", "leakage", "retention", "overlap", "smoothness")
+    ]

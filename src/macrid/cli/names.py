@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.table import Table
 
-from macrid.cli.common import console, print_json, working
+from macrid.cli.common import console, number, print_json, table, working
+from macrid.cli.inspect import shown
 from macrid.errors import RequestError
+from macrid.pictures.drawing import shortened
+
+if TYPE_CHECKING:
+    from macrid.concepts.names import Names
 
 ARROW = re.compile(r"\s*(?:↔|<->)\s*")
 
@@ -49,11 +55,9 @@ def names(
     if json:
         print_json(names.as_json())
         return
-    from macrid.cli.inspect import named_concepts, named_dimensions
-
-    console.print(named_concepts(names))
+    console.print(_concepts(names))
     console.print()
-    console.print(named_dimensions(names, everything))
+    console.print(_dimensions(names, everything))
     named = sum(entry.name is not None or entry.edited for entry in names.dimensions)
     unnamed = len(names.dimensions) - named
     if not named:
@@ -77,3 +81,37 @@ def _renamed(names: Any, text: str) -> Any:
     if len(ends) == 2:
         return names.renamed_dimension(*numbers, low=ends[0], high=ends[1])
     return names.renamed_dimension(*numbers, name=name)
+
+
+def _concepts(names: Names) -> Table:
+    """Names of concepts, and the evidence for them."""
+    from macrid.concepts.names import label
+
+    rows = []
+    for entry in names.concepts:
+        evidence = [f"{share.value} {share.inside:.0%}, others {share.outside:.0%}" for share in entry.evidence[:2]]
+        reasons = "\n".join((["set by hand"] if entry.edited else []) + evidence) or (entry.why or "")
+        rows.append((entry.concept, label(entry), number(entry.strength), number(entry.p, ".3f"), reasons))
+    return table(("concept", "name", "strength", "p", "evidence"), rows)
+
+
+def _dimensions(names: Names, everything: bool) -> Table:
+    """Named dimensions with items at both ends, and some or all of the others."""
+    from macrid.concepts.names import caption, ends
+
+    entries = names.as_json()["dimensions"]
+    places = {
+        (entry["concept"], entry["dimension"]) for entry in (entries if everything else shown(entries, "attribute"))
+    }
+    room = max(18, console.width - 60)
+    rows = []
+    for entry in names.dimensions:
+        if (entry.concept, entry.dimension) not in places:
+            continue
+        has_name = entry.name is not None or entry.edited
+        examples = [shortened(caption(side[0]), room) for side in (entry.examples.low, entry.examples.high) if side]
+        strength = "by hand" if entry.edited else number(entry.strength)
+        texts = (shortened(text, 22) for text in (entry.name or "–", *ends(entry)))
+        place = f"{entry.concept}.{entry.dimension}"
+        rows.append((place, *texts, strength if has_name else "none", "\n".join(examples) if has_name else ""))
+    return table(("dimension", "name", "from", "to", "strength", "such as"), rows)

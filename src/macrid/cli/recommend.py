@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
-from macrid.cli.common import column, console, items_table, parse_ids, print_json, working
+from macrid.cli.common import (
+    column,
+    console,
+    error_console,
+    items_table,
+    parse_ids,
+    print_json,
+    step_progress,
+    table,
+    working,
+)
 from macrid.errors import DataError, UnknownItemsWarning
 from macrid.pictures.drawing import shortened
 
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
     from macrid.control.explain import Reason
     from macrid.models.base import Recommendations, Recommender
 
-MANY = "Many users"
+for_many = partial(typer.Option, rich_help_panel="Many users")
 
 
 def recommend(
@@ -28,21 +39,15 @@ def recommend(
     include: list[str] = typer.Option([], help="Choose only among these items (ids, comma-separated)."),
     exclude: list[str] = typer.Option([], help="Never recommend these items (ids, comma-separated)."),
     exclude_seen: bool = typer.Option(True, "--exclude-seen/--keep-seen", help="Whether to leave out the history."),
-    input: Path | None = typer.Option(
-        None, help="A table of users and items (Parquet or CSV), one event per row.", rich_help_panel=MANY
+    input: Path | None = for_many(None, help="A table of users and items (Parquet or CSV), one event per row."),
+    output: Path | None = for_many(None, help="The Parquet file to write."),
+    user_col: str | None = for_many(None, help="User column of --input; guessed by default."),
+    item_col: str | None = for_many(None, help="Item column of --input; guessed by default."),
+    rating_col: str | None = for_many(None, help="Rating column of --input; guessed by default."),
+    min_rating: float | None = for_many(
+        None, help="Count only items rated this high as history; by default the training's threshold, if any."
     ),
-    output: Path | None = typer.Option(None, help="The Parquet file to write.", rich_help_panel=MANY),
-    user_col: str | None = typer.Option(None, help="User column of --input; guessed by default.", rich_help_panel=MANY),
-    item_col: str | None = typer.Option(None, help="Item column of --input; guessed by default.", rich_help_panel=MANY),
-    rating_col: str | None = typer.Option(
-        None, help="Rating column of --input; guessed by default.", rich_help_panel=MANY
-    ),
-    min_rating: float | None = typer.Option(
-        None,
-        help="Count only items rated this high as history; by default the training's threshold, if any.",
-        rich_help_panel=MANY,
-    ),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace --output if it exists.", rich_help_panel=MANY),
+    overwrite: bool = for_many(False, "--overwrite", help="Replace --output if it exists."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -69,7 +74,6 @@ def recommend(
         raise DataError(f"{output}: no folder {output.resolve().parent}; create it first")
     if output is not None and output.exists() and not overwrite:
         raise DataError(f"{output}: already exists; choose another file or add --overwrite")
-    from macrid.cli.batch import recommend_for_all
     from macrid.runs import load
 
     with working("loading"):
@@ -83,7 +87,7 @@ def recommend(
             min_rating = model.min_rating
         columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
         limits |= {"exclude_seen": exclude_seen}
-        counts = recommend_for_all(model, input, output, n, {**columns, "min_rating": min_rating}, limits)
+        counts = _recommend_for_all(model, input, output, n, {**columns, "min_rating": min_rating}, limits)
         if json:
             print_json(counts)
         else:
@@ -102,6 +106,41 @@ def recommend(
         console.print(items_table(ranking, model.score_name))
 
 
+def _recommend_for_all(
+    model: Recommender, source: Path, output: Path, n: int, columns: dict[str, Any], limits: dict[str, Any]
+) -> dict[str, Any]:
+    """Write n items for every user who has that many left.
+
+    columns: user, item, rating and min_rating. limits: exclude_seen, include and exclude.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from macrid.control.batch import recommend_many
+    from macrid.data.histories import read_histories
+    from macrid.files import write_atomically
+
+    with working(f"reading {source}"):
+        users = read_histories(source, model.items, **columns)
+    error_console.print(str(users.report), soft_wrap=True)
+    with step_progress() as progress:
+        bar = progress.add_task("recommending", total=len(users.users), status="")
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total, status=f"{done:,} users")
+
+        ranked = recommend_many(model, users, n, **limits, progress=show)
+    sink = pa.BufferOutputStream()
+    pq.write_table(ranked, sink)
+    try:
+        write_atomically(output, sink.getvalue().to_pybytes())
+    except OSError as error:
+        raise DataError(f"{output}: cannot be written ({error.strerror or error})") from error
+    answered = ranked.num_rows // n
+    left_out = len(users.users) - answered
+    return {"output": str(output), "users": answered, "left_out": left_out, "unknown": len(users.unknown)}
+
+
 def _reasons(model: Recommender, history: list[Any], ranking: Recommendations) -> list[Reason]:
     from macrid.control.explain import explain
 
@@ -112,19 +151,12 @@ def _reasons(model: Recommender, history: list[Any], ranking: Recommendations) -
 
 def _explained(reasons: Sequence[Reason]) -> Table:
     """Each item with its concept's share of the history, and the history items that raised its score."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("item")
-    has_concepts = any(reason.share is not None for reason in reasons)
-    if has_concepts:
-        table.add_column("because you have")
-    table.add_column("raised by", no_wrap=True)
     room = max(30, console.width - 48)
+    rows = []
     for rank, reason in enumerate(reasons, start=1):
         concept = shortened(reason.concept_name or f"concept {reason.item.concept}", 24)
-        why = [f"{reason.share:.0%} {concept}" if reason.share is not None else ""] if has_concepts else []
-        pulls = [
-            shortened(f"{pull.amount:+.2f} {pull.title or pull.id}", room) for pull in reason.pulls if pull.amount > 0
-        ]
-        table.add_row(str(rank), reason.item.title or str(reason.item.id), *why, "\n".join(pulls) or "–")
-    return table
+        share = None if reason.share is None else f"{reason.share:.0%} {concept}"
+        pulls = [f"{pull.amount:+.2f} {pull.title or pull.id}" for pull in reason.pulls if pull.amount > 0]
+        raised_by = "\n".join(shortened(pull, room) for pull in pulls) or "–"
+        rows.append((rank, reason.item.title or reason.item.id, share, raised_by))
+    return table(("#", "item", "because you have", "raised by"), rows, numbers=("#",))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from macrid.cli.common import console, error_console, print_json, step_progress
+from macrid.cli.common import console, error_console, print_json, step_progress, table
 from macrid.errors import MacridError
 
 
@@ -36,6 +38,7 @@ def reproduce(
 
     Example: macrid reproduce all --quick --out paper/
     """
+    from macrid.data import catalog
     from macrid.errors import CollapseWarning
     from macrid.models.devices import choose_device
     from macrid.paper import table1
@@ -51,8 +54,9 @@ def reproduce(
         if value < 1:
             raise MacridError(f"--{name} is {value}; it must be at least 1")
     plan = replace(QUICK if quick else Plan(), **counts)
-    named = _checked_data(data)
-    plan = replace(plan, data=named or table1.DATA, fetched=(*plan.fetched, *named))
+    for name in data:
+        catalog.entry(name)  # raises if there is no such data set
+    plan = replace(plan, data=tuple(data) or table1.DATA, fetched=(*plan.fetched, *data))
     plan = replace(plan, training={**plan.training, "device": device})
     warnings.simplefilter("ignore", CollapseWarning)  # runs that collapse are part of the result
     results = {}
@@ -92,22 +96,12 @@ def _blocks(what: list[str]) -> list[str]:
     return [name for name in BLOCKS if name in what or "all" in what]
 
 
-def _checked_data(names: list[str]) -> tuple[str, ...]:
-    from macrid.data import catalog
-
-    for name in names:
-        catalog.entry(name)
-    return tuple(names)
-
-
 def _table(rows: list[dict[str, Any]]) -> Table:
     from macrid.paper import table1
     from macrid.tuning.space import BUDGET_DIM
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("NDCG@100", "Recall@20", "Recall@50", "params", "of 2Md")
+    lines: list[Sequence[Any]] = []
     last = None
     for row in rows:
         scores = table1.summary(row["runs"]).values()
@@ -115,7 +109,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         size = [f"{count / 1e6:.2f} M", f"{count / (2 * row['items'] * BUDGET_DIM):.2f}"]
         cells = [f"{mean:.3f}±{se:.3f}".replace("0.", ".") for mean, se in scores]
         if row["data"] != last:
-            table.add_row(row["data"], style="bold")
-        table.add_row(f"  {table1.METHODS[row['method']]}", *cells, *size)
+            lines.append([Text(row["data"], "bold")])
+        lines.append([f"  {table1.METHODS[row['method']]}", *cells, *size])
         last = row["data"]
-    return table
+    return table(("", *numbers), lines, numbers)

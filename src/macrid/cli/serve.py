@@ -9,49 +9,31 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from macrid.cli.common import console, error_console, options_for, setting
+from macrid.cli.common import advanced, console, error_console, options_for, setting, takes_settings
 from macrid.errors import MacridError
-from macrid.settings import ADVANCED, ServingSettings
+from macrid.settings import ServingSettings
 
 TOKEN = "MACRID_TOKEN"
 
 
+@takes_settings(ServingSettings)
 def serve(
     run: Path = typer.Argument(help="A run."),
-    host: str | None = setting(ServingSettings, "host"),
-    port: int | None = setting(ServingSettings, "port", "--port", "-p"),
+    *,
     token: str | None = typer.Option(
         None,
         envvar=TOKEN,
         show_envvar=False,
-        show_default=False,
         help=f"A secret that every API request must carry; better set as {TOKEN} in the environment.",
     ),
-    workers: int | None = setting(ServingSettings, "workers"),
-    threads: int | None = setting(ServingSettings, "threads"),
-    device: str | None = setting(ServingSettings, "device"),
     users: Path | None = setting(ServingSettings, "users"),
-    user_col: str | None = setting(ServingSettings, "user_col"),
-    item_col: str | None = setting(ServingSettings, "item_col"),
-    rating_col: str | None = setting(ServingSettings, "rating_col"),
     pictures: Path | None = setting(ServingSettings, "pictures"),
-    edits: str | None = setting(ServingSettings, "edits"),
-    names: list[str] = typer.Option(
-        [], "--name", help="A host name the service answers to; repeatable.", rich_help_panel=ADVANCED
+    hosts: list[str] = advanced([], "--name", help="A host name the service answers to; repeatable."),
+    origins: list[str] = advanced(
+        [], "--origin", help="A website whose pages may call the API, such as https://shop.example; repeatable."
     ),
-    origins: list[str] = typer.Option(
-        [],
-        "--origin",
-        help="A website whose pages may call the API, such as https://shop.example; repeatable.",
-        rich_help_panel=ADVANCED,
-    ),
-    max_items: int | None = setting(ServingSettings, "max_items"),
-    max_history: int | None = setting(ServingSettings, "max_history"),
-    max_batch: int | None = setting(ServingSettings, "max_batch"),
-    max_body: int | None = setting(ServingSettings, "max_body"),
-    timeout: float | None = setting(ServingSettings, "timeout"),
-    drain: float | None = setting(ServingSettings, "drain"),
     open_page: bool = typer.Option(False, "--open", help="Open the studio in a browser."),
+    **settings: Any,
 ) -> None:
     """Serve a run: an HTTP API under /v1, and the studio, a page with a knob per dimension.
 
@@ -61,14 +43,9 @@ def serve(
 
     Example: MACRID_TOKEN=… macrid serve runs/shop --host 0.0.0.0 --workers 4
     """
-    options: dict[str, Any] = {
-        **locals(),
-        "users": None if users is None else str(users),
-        "pictures": None if pictures is None else str(pictures),
-        "hosts": tuple(names) or None,
-        "origins": tuple(origins) or None,
-    }
-    start(run, ServingSettings.make(options_for(ServingSettings, options)), open_page=open_page)
+    settings |= {"token": token, "users": users and str(users), "pictures": pictures and str(pictures)}
+    settings |= {"hosts": tuple(hosts) or None, "origins": tuple(origins) or None}
+    start(run, ServingSettings.make(options_for(ServingSettings, settings)), open_page=open_page)
 
 
 def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_next_port: bool = False) -> None:

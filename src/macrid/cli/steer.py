@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import column, console, parse_ids, plain_table, print_json, signed, working
+from macrid.cli.common import column, console, parse_ids, print_json, signed, table, working
 from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
 
@@ -24,23 +24,19 @@ if TYPE_CHECKING:
 def steer(
     run: Path = typer.Argument(help="A run."),
     history: list[str] = typer.Option([], help="Item ids, comma-separated; repeatable."),
-    concept: str | None = typer.Option(None, help="The concept to move in: number or name.", show_default=False),
-    dimension: str | None = typer.Option(None, help="The dimension to move: number or name.", show_default=False),
-    to: float | None = typer.Option(None, help="Move the coordinate to this value.", show_default=False),
-    by: float | None = typer.Option(None, help="Move the coordinate by this amount.", show_default=False),
+    concept: str | None = typer.Option(None, help="The concept to move in: number or name."),
+    dimension: str | None = typer.Option(None, help="The dimension to move: number or name."),
+    to: float | None = typer.Option(None, help="Move the coordinate to this value."),
+    by: float | None = typer.Option(None, help="Move the coordinate by this amount."),
     towards: str | None = typer.Option(
-        None, help="Move towards an attribute, in --concept or in every concept that predicts it.", show_default=False
+        None, help="Move towards an attribute, in --concept or in every concept that predicts it."
     ),
-    away_from: str | None = typer.Option(None, help="Move away from an attribute.", show_default=False),
+    away_from: str | None = typer.Option(None, help="Move away from an attribute."),
     amount: float | None = typer.Option(
-        None, help="How far towards or away: 1, the default, is half the range of real users.", show_default=False
+        None, help="How far towards or away: 1, the default, is half the range of real users."
     ),
-    share: float | None = typer.Option(
-        None, help="The share of recommendations --concept should get: 0 to 1.", show_default=False
-    ),
-    moves: str | None = typer.Option(
-        None, help="Earlier moves as JSON: the 'moves' of an earlier answer.", show_default=False
-    ),
+    share: float | None = typer.Option(None, help="The share of recommendations --concept should get: 0 to 1."),
+    moves: str | None = typer.Option(None, help="Earlier moves as JSON: the 'moves' of an earlier answer."),
     beyond: bool = typer.Option(False, help="Allow moves beyond the range of real users."),
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -67,13 +63,8 @@ def steer(
         raise typer.BadParameter("--share needs --concept")
     if amount is not None and towards is None and away_from is None:
         raise typer.BadParameter("--amount needs --towards or --away-from")
-    move: dict[str, Any] = {
-        "concept": column(concept),
-        "dimension": column(dimension),
-        "to": to,
-        "by": by,
-        "share": share,
-    }
+    move: dict[str, Any] = {"concept": column(concept), "dimension": column(dimension)}
+    move |= {"to": to, "by": by, "share": share}
     if towards is not None or away_from is not None:
         amount = 1.0 if amount is None else amount
         move |= {"towards": away_from if towards is None else towards, "amount": -amount if towards is None else amount}
@@ -105,16 +96,12 @@ def _show(model: Recommender, steered: Steered) -> None:
     console.print(_effects(model, steered.effects))
     console.print()
     was = {item.id: rank for rank, item in enumerate(steered.before, start=1)}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    has_title = any(item.title for item in steered)
-    for name in ("#", "was", "item", *(["title"] if has_title else []), "concept"):
-        table.add_column(name, justify="right" if name in ("#", "was") else "left", no_wrap=name == "item")
+    rows = []
     for rank, item in enumerate(steered, start=1):
         before = was.get(item.id)
         mark = Text("new", "green") if before is None else Text("" if before == rank else f"{before}", "dim")
-        title = [item.title or ""] if has_title else []
-        table.add_row(str(rank), mark, str(item.id), *title, concept_of(model, item.concept, 16))
-    console.print(table)
+        rows.append((rank, mark, item.id, item.title, concept_of(model, item.concept, 16)))
+    console.print(table(("#", "was", "item", "title", "concept"), rows, numbers=("#", "was")))
     out = steered.moved["out"]
     if out:
         names = ", ".join(change.title or str(change.id) for change in out)
@@ -125,18 +112,17 @@ def _show(model: Recommender, steered: Steered) -> None:
 
 def _effects(model: Recommender, effects: Sequence[Effect]) -> Table:
     """What the moves changed."""
-    table = plain_table("from", "to", "real users", first="moved")
+    numbers = ("from", "to", "real users")
+    rows = []
     for effect in effects:
         form = "{:.0%}".format if effect.is_share else signed
         axis = "" if effect.dimension is None else f"dimension {effect.dimension}"
         name = "share" if effect.is_share else shortened(effect.name or axis, 24)
-        usual = ""
+        usual = None
         if effect.low is not None and effect.high is not None and not effect.is_share:
             usual = f"{signed(effect.low)} to {signed(effect.high)}"
-        table.add_row(f"{concept_of(model, effect.concept)}: {name}", form(effect.before), form(effect.after), usual)
-    if not any(effect.low is not None and not effect.is_share for effect in effects):
-        table.columns.pop()
-    return table
+        rows.append((f"{concept_of(model, effect.concept)}: {name}", form(effect.before), form(effect.after), usual))
+    return table(("moved", *numbers), rows, numbers)
 
 
 def concept_of(model: Recommender, concept: int | None, most: int = 24) -> str:

@@ -18,11 +18,11 @@ from macrid.cli.common import (
     error_console,
     flags,
     options_for,
-    plain_table,
     print_json,
     report_unused,
-    setting,
     step_progress,
+    table,
+    takes_settings,
     working,
 )
 from macrid.errors import SettingsError
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from macrid.workflow import Progress
 
 
+@takes_settings(MacridVAESettings, EASESettings, TrainingSettings)
 def train(
     data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="The run to write."),
-    model: str | None = typer.Option(
-        None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae.", show_default=False
-    ),
+    model: str | None = typer.Option(None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae."),
     preset: str = typer.Option("best", help="best, or paper: Algorithm 1 as written. Other options override it."),
     config: Path | None = typer.Option(
         None, help="A JSON file with model, settings and training, as written by tune; options override it."
@@ -58,36 +57,7 @@ def train(
         " numeric columns, each of which gets a dimension. Cells may be empty.",
         rich_help_panel=TRAINING,
     ),
-    concepts: str | None = setting(MacridVAESettings, "concepts"),
-    dim: int | None = setting(MacridVAESettings, "dim"),
-    temperature: float | None = setting(MacridVAESettings, "temperature"),
-    prior_std: float | None = setting(MacridVAESettings, "prior_std"),
-    beta: float | None = setting(MacridVAESettings, "beta"),
-    hidden_layers: int | None = setting(MacridVAESettings, "hidden_layers"),
-    width: int | None = setting(MacridVAESettings, "width"),
-    dropout: float | None = setting(MacridVAESettings, "dropout"),
-    assignment: str | None = setting(MacridVAESettings, "assignment"),
-    similarity: str | None = setting(MacridVAESettings, "similarity"),
-    start: str | None = setting(MacridVAESettings, "start"),
-    merge_below: float | None = setting(MacridVAESettings, "merge_below"),
-    regularisation: float | None = setting(EASESettings, "regularisation"),
-    epochs: int | None = setting(TrainingSettings, "epochs"),
-    batch_size: int | None = setting(TrainingSettings, "batch_size"),
-    learning_rate: float | None = setting(TrainingSettings, "learning_rate", "--learning-rate", "--lr"),
-    l2: float | None = setting(TrainingSettings, "l2"),
-    beta_warmup: int | None = setting(TrainingSettings, "beta_warmup"),
-    clip: float | None = setting(TrainingSettings, "clip"),
-    patience: int | None = setting(TrainingSettings, "patience"),
-    balance: float | None = setting(TrainingSettings, "balance"),
-    average: float | None = setting(TrainingSettings, "average"),
-    likelihood: str | None = setting(TrainingSettings, "likelihood"),
-    negatives: int | None = setting(TrainingSettings, "negatives"),
-    sampling: str | None = setting(TrainingSettings, "sampling"),
-    label_weight: float | None = setting(TrainingSettings, "label_weight"),
-    precision: str | None = setting(TrainingSettings, "precision"),
-    scratch_mib: int | None = setting(TrainingSettings, "scratch_mib"),
-    seed: int | None = setting(TrainingSettings, "seed"),
-    device: str | None = setting(TrainingSettings, "device"),
+    *,
     baselines: bool = typer.Option(
         True,
         help=f"Also score popularity and, up to {EASE_BASELINE_ITEMS:,} items, EASE on the same users;"
@@ -98,6 +68,7 @@ def train(
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing run."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+    **settings: Any,
 ) -> None:
     """Train a model, keep the best epoch, score it on the test users, and write a run.
 
@@ -109,12 +80,11 @@ def train(
 
     Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
     """
-    options = {**locals(), "concepts": column(concepts)}
     from macrid import workflow
     from macrid.runs import TRAINING
 
     recipe = _recipe(model, config)
-    settings = _settings(recipe, options)
+    settings = _settings(recipe, {**settings, "concepts": column(settings["concepts"])})
     with Display() as display:
         try:
             run = workflow.train(
@@ -167,14 +137,15 @@ class Display(ExitStack):
 
 def print_report(report: dict[str, Any]) -> None:
     """Print scores and training facts."""
-    table = plain_table("NDCG@100", "Recall@20", "Recall@50", "users", first="")
-    rows = {split: report[split] for split in ("validation", "test")}
-    rows |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
-    for name, scores in rows.items():
+    scored = {split: report[split] for split in ("validation", "test")}
+    scored |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
+    columns = "NDCG@100", "Recall@20", "Recall@50", "users"
+    rows = []
+    for name, scores in scored.items():
         metrics = scores["metrics"].values()
         cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics]
-        table.add_row(name, *cells, f"{scores['users']:,}")
-    console.print(table)
+        rows.append((name, *cells, f"{scores['users']:,}"))
+    console.print(table(("", *columns), rows, numbers=columns))
     training = report["training"]
     facts = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
     if "epochs" in training:

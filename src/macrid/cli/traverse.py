@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import column, console, error_console, parse_ids, print_json, signed, working
+from macrid.cli.common import column, console, error_console, parse_ids, print_json, signed, table, working
 
 if TYPE_CHECKING:
     from macrid.control.traverse import Traversal
@@ -20,18 +19,14 @@ if TYPE_CHECKING:
 def traverse(
     run: Path = typer.Argument(help="A run."),
     dimension: str = typer.Option(help="Number or name of a dimension."),
-    item: str | None = typer.Option(None, help="The id of the item to start from.", show_default=False),
+    item: str | None = typer.Option(None, help="The id of the item to start from."),
     history: list[str] = typer.Option([], help="Instead of an item: a user's items (ids, comma-separated)."),
-    concept: str | None = typer.Option(None, help="With --history: number or name of the concept.", show_default=False),
+    concept: str | None = typer.Option(None, help="With --history: number or name of the concept."),
     steps: int = typer.Option(8, help="At most this many items."),
     min_users: int = typer.Option(0, help="Choose among items that at least this many users had in training."),
     keep_start: bool = typer.Option(False, help="Always include --item, which is nearly always chosen anyway."),
-    gamma: float | None = typer.Option(
-        None, help="Weight of the items' similarity to each other. Default: 0.3.", show_default=False
-    ),
-    out: Path | None = typer.Option(
-        None, "--out", "-o", help="Draw a strip: .html, .png, .svg or .pdf.", show_default=False
-    ),
+    gamma: float | None = typer.Option(None, help="Weight of the items' similarity to each other. Default: 0.3."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Draw a strip: .html, .png, .svg or .pdf."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Show items that differ from a given one in a single dimension, from one end to the other.
@@ -76,54 +71,41 @@ def _strip_of(model: Recommender, traversal: Traversal) -> Strip:
     from macrid.data.shop.assortment import picture_of
     from macrid.pictures.strips import Cell, Strip
 
-    low, high = _ends_of(model, traversal)
+    title, low, high = _names_of(model, traversal)
     cells = [
         Cell(
             stop.title or str(stop.id), signed(stop.value), picture_of(model.items, model.table, stop.id), stop.is_start
         )
         for stop in traversal.items
     ]
-    return Strip(_title_of(model, traversal), cells, low, high)
+    return Strip(title, cells, low, high)
 
 
-def _title_of(model: Recommender, traversal: Traversal) -> str:
-    """Such as "bags: size"."""
+def _names_of(model: Recommender, traversal: Traversal) -> tuple[str, str, str]:
+    """Of the dimension, such as "bags: size", and of its ends, empty if it has no name."""
     from macrid.concepts.meaning import meaning_of
-    from macrid.concepts.names import label
+    from macrid.concepts.names import ends, label
 
-    names = meaning_of(model).names
-    concept = f"concept {traversal.concept}" if names is None else label(names.concept(traversal.concept))
-    return f"{concept}: {traversal.name or f'dimension {traversal.dimension}'}"
-
-
-def _ends_of(model: Recommender, traversal: Traversal) -> tuple[str, str]:
-    from macrid.concepts.meaning import meaning_of
-    from macrid.concepts.names import ends
-
-    names = meaning_of(model).names
-    entry = None if names is None else names.dimension(traversal.concept, traversal.dimension)
-    return ("", "") if entry is None or (entry.name is None and not entry.edited) else ends(entry)
+    names, name = meaning_of(model).names, traversal.name or f"dimension {traversal.dimension}"
+    if names is None:
+        return f"concept {traversal.concept}: {name}", "", ""
+    entry = names.dimension(traversal.concept, traversal.dimension)
+    has_name = entry.name is not None or entry.edited
+    return f"{label(names.concept(traversal.concept))}: {name}", *(ends(entry) if has_name else ("", ""))
 
 
 def _show(model: Recommender, traversal: Traversal) -> None:
-    low, high = _ends_of(model, traversal)
-    heading = Text.assemble((_title_of(model, traversal), "bold"))
+    title, low, high = _names_of(model, traversal)
+    heading = Text.assemble((title, "bold"))
     if low or high:
         heading.append(f", from {low} to {high}")
     console.print(heading)
     console.print(_about(traversal), style="dim")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("value", justify="right")
-    table.add_column("item", no_wrap=True)
-    has_title = any(stop.title for stop in traversal.items)
-    if has_title:
-        table.add_column("title")
-    table.add_column("")
-    for stop in traversal.items:
-        title = [stop.title or ""] if has_title else []
-        style = "bold" if stop.is_start else ""
-        table.add_row(signed(stop.value), str(stop.id), *title, "start" if stop.is_start else "", style=style)
-    console.print(table)
+    rows = ((signed(stop.value), stop.id, stop.title, "start" if stop.is_start else "") for stop in traversal.items)
+    stops = table(("value", "item", "title", ""), rows, numbers=("value",))
+    for row, stop in zip(stops.rows, traversal.items, strict=True):
+        row.style = "bold" if stop.is_start else ""
+    console.print(stops)
     if len(traversal.items) < traversal.steps:
         console.print(
             f"only {len(traversal.items)} of {traversal.steps} steps: the range has no more items", style="dim"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -12,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from macrid.cli.common import (
+    advanced,
     console,
     error_console,
     load_split,
     options_for,
-    plain_table,
     print_json,
     report_unused,
-    setting,
     step_progress,
+    table,
+    takes_settings,
 )
 from macrid.errors import MacridError, StudyError, first_line
-from macrid.settings import ADVANCED, TrainingSettings
+from macrid.files import make_writable
+from macrid.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from macrid.recipe import Recipe
@@ -32,35 +35,23 @@ if TYPE_CHECKING:
 BEST, DATABASE, HISTORY, IMPORTANCE = "best.json", "study.db", "history.png", "importance.png"
 
 
+@takes_settings(TrainingSettings, only=("epochs", "patience", "seed", "device"))
 def tune(
     data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="Folder for best.json, the study and its plots."),
     model: str = typer.Option("macridvae", help="macridvae, multvae, multdae or ease."),
     trials: int = typer.Option(200, help="Total trials, including earlier runs."),
-    storage: str | None = typer.Option(
-        None,
-        help="URL of a database shared by several machines. Default: study.db in --out.",
-        show_default=False,
-        rich_help_panel=ADVANCED,
+    storage: str | None = advanced(
+        None, help="URL of a database shared by several machines. Default: study.db in --out."
     ),
-    study: str | None = typer.Option(
-        None, help="Name of the study. Default: DATA-MODEL.", show_default=False, rich_help_panel=ADVANCED
-    ),
-    jobs: int | None = typer.Option(
-        None, help="Parallel trials. Default: one per core, at most 16.", show_default=False
-    ),
-    confirm: int = typer.Option(
-        5,
-        help="Train this many of the best with two more seeds; the best mean wins.",
-        rich_help_panel=ADVANCED,
-    ),
+    study: str | None = advanced(None, help="Name of the study. Default: DATA-MODEL."),
+    jobs: int | None = typer.Option(None, help="Parallel trials. Default: one per core, at most 16."),
+    confirm: int = advanced(5, help="Train this many of the best with two more seeds; the best mean wins."),
     fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Fix a setting; repeatable."),
-    epochs: int | None = setting(TrainingSettings, "epochs"),
-    patience: int | None = setting(TrainingSettings, "patience"),
-    seed: int | None = setting(TrainingSettings, "seed"),
-    device: str | None = setting(TrainingSettings, "device"),
+    *,
     timeout: float | None = typer.Option(None, metavar="MINUTES", help="Start no new trial after this many minutes."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+    **training: Any,
 ) -> None:
     """Search the paper's space for good settings, several trials in parallel. Rerun the same command to continue.
 
@@ -68,9 +59,10 @@ def tune(
 
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
     """
-    training, fixed = options_for(TrainingSettings, locals()), _fixed(fix)
+    training, fixed = options_for(TrainingSettings, training), _fixed(fix)
     from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
+    from macrid.tuning.study import hidden_password
 
     check_counts(trials, jobs, confirm, timeout)
     check_settings(model, fixed, training)
@@ -83,13 +75,20 @@ def tune(
     with _made(out):
         search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
     _check_search(search, out)
-    with _going_on(search), _display(trials, _keeper(out / BEST)) as show:
-        search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
+    try:
+        with _display(trials, out / BEST) as show:
+            search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
+    except KeyboardInterrupt:
+        error_console.print(f"{search.progress(0).done} trials are done and kept; interrupted ones will be repeated")
+        error_console.print(f"continue with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)
+        raise
     best, progress = search.found(), search.progress(trials)
     best.write(out / BEST)
     _draw(search, out, best)
     if json:
-        _print_json(search, progress, out)
+        written = json_.loads((out / BEST).read_text(encoding="utf-8"))
+        counts = {"trials": progress.done, "pruned": progress.pruned, "failed": progress.failed}
+        print_json({"best": written, **counts, "study": search.name, "storage": hidden_password(search.storage)})
         return
     _print_best(best)
     if progress.done < trials:
@@ -100,8 +99,6 @@ def tune(
 
 def _fixed(texts: list[str]) -> dict[str, Any]:
     """Settings from NAME=VALUE; values are read as JSON where they can be."""
-    import json
-
     settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -109,7 +106,7 @@ def _fixed(texts: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"'{text}' is not NAME=VALUE", param_hint="--fix")
         name, value = name.strip().replace("-", "_"), value.strip()
         try:
-            settings[name] = json.loads(value)
+            settings[name] = json_.loads(value)
         except ValueError:
             settings[name] = value
     return settings
@@ -124,14 +121,12 @@ def _database(out: Path) -> str:
 
 def _check_folder(out: Path, name: str, storage: str | None) -> None:
     """Refuse a folder that holds something else, before any work is done."""
-    import json
-
     if out.exists() and not out.is_dir():
         raise StudyError(f"{out}: is a file; give a folder")
     best = out / BEST
     if best.exists():
         try:
-            other = json.loads(best.read_text(encoding="utf-8"))["study"]
+            other = json_.loads(best.read_text(encoding="utf-8"))["study"]
         except (OSError, ValueError, LookupError, TypeError):
             raise StudyError(f"{best}: not written by a search; move it away or give another --out") from None
         if other != name:
@@ -159,14 +154,8 @@ def _studies(path: Path) -> list[str]:
 @contextmanager
 def _made(out: Path) -> Iterator[None]:
     """Create a folder; remove it again if what follows fails and leaves it empty."""
-    import tempfile
-
     is_new = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        raise StudyError(f"{out}: cannot be written ({error.strerror or error}); choose another folder") from error
+    make_writable(out, StudyError)
     try:
         yield
     except BaseException:
@@ -187,52 +176,33 @@ def _check_search(search: Search, out: Path) -> None:
         error_console.print(f"{search.name}: continuing after {trials}", soft_wrap=True)
 
 
-def _keeper(path: Path) -> Callable[[Recipe | None], None]:
-    """A function that writes each new best recipe."""
-    kept: dict[str, Any] = {}
-
-    def keep(best: Recipe | None) -> None:
-        known = best and (best.about["trial"], best.about.get("scores"))
-        if best is not None and kept.get("known") != known:
-            best.write(path)
-            kept["known"] = known
-
-    return keep
-
-
 @contextmanager
-def _going_on(search: Search) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = search.progress(0).done
-        error_console.print(f"{done} trials are done and kept; interrupted ones will be repeated")
-        error_console.print(f"continue with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)
-        raise
-
-
-@contextmanager
-def _display(trials: int, keep: Callable[[Recipe | None], None]) -> Iterator[Callable[[Progress], None]]:
-    """A callback that keeps each new best and shows a bar, or one line per new best in a log file."""
+def _display(trials: int, path: Path) -> Iterator[Callable[[Progress], None]]:
+    """A callback that writes each new best recipe, and shows a bar, or one line per new best in a log file."""
     announced: set[int] = set()
+    written: Any = None
     with step_progress() as bars:
         bar = bars.add_task(f"trial 0/{trials}", total=trials, status="starting")
 
         def show(progress: Progress) -> None:
-            keep(progress.best)
-            score = "–" if progress.best is None else f"{progress.best.about['score']:.4f}"
+            nonlocal written
+            best = progress.best
+            score = "–" if best is None else f"{best.about['score']:.4f}"
             counts = f"{progress.pruned} pruned, {progress.failed} failed, best {score}"
             if progress.unconfirmed:
                 bars.update(bar, description="confirming", status=f"{progress.unconfirmed} runs left, best {score}")
             else:
-                done = f"trial {progress.done}/{trials}"
-                status = f"{progress.running} running, {counts}"
+                done, status = f"trial {progress.done}/{trials}", f"{progress.running} running, {counts}"
                 bars.update(bar, description=done, completed=progress.done, status=status)
-            if progress.best is not None and progress.best.about["trial"] not in announced:
-                announced.add(progress.best.about["trial"])
-                if not error_console.is_terminal:
-                    best = f"trial {progress.best.about['trial']} is the best"
-                    error_console.print(f"{progress.done}/{trials}: {best}, {counts}", soft_wrap=True)
+            if best is None:
+                return
+            trial, scores = best.about["trial"], best.about.get("scores")
+            if written != (trial, scores):
+                best.write(path)
+                written = trial, scores
+            if trial not in announced and not error_console.is_terminal:
+                error_console.print(f"{progress.done}/{trials}: trial {trial} is the best, {counts}", soft_wrap=True)
+            announced.add(trial)
 
         yield show
 
@@ -240,33 +210,23 @@ def _display(trials: int, keep: Callable[[Recipe | None], None]) -> Iterator[Cal
 def _draw(search: Search, out: Path, best: Recipe) -> None:
     from importlib.util import find_spec
 
+    from macrid.pictures.drawing import save
     from macrid.tuning import plots
 
     if find_spec("matplotlib") is None:
         error_console.print("plots need matplotlib; install it with `pip install 'macrid[plot]'`", soft_wrap=True)
         return
-    plots.draw_history(search.study, out / HISTORY, best)
+    save(plots.history(search.study, best), out / HISTORY)
     try:
-        plots.draw_importance(search.study, out / IMPORTANCE)
+        save(plots.importance(search.study), out / IMPORTANCE)
     except MacridError as error:
         error_console.print(f"{out / IMPORTANCE}: skipped; {error}", soft_wrap=True)
 
 
-def _print_json(search: Search, progress: Progress, out: Path) -> None:
-    import json
-
-    from macrid.tuning.study import hidden_password
-
-    best = json.loads((out / BEST).read_text(encoding="utf-8"))
-    counts = {"trials": progress.done, "pruned": progress.pruned, "failed": progress.failed}
-    print_json({"best": best, **counts, "study": search.name, "storage": hidden_password(search.storage)})
-
-
 def _print_best(best: Recipe) -> None:
-    table = plain_table(best.model, first="setting")
-    for name, value in {**best.settings, **best.training}.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
-    console.print(table)
+    settings = {**best.settings, **best.training}.items()
+    rows = [(name, f"{value:.4g}" if isinstance(value, float) else value) for name, value in settings]
+    console.print(table(("setting", best.model), rows, numbers=(best.model,)))
     scores = best.about.get("scores", [best.about["score"]])
     seeds = [best.training["seed"] + more for more in range(len(scores))]
     listed = ", ".join(f"{score:.4f} (seed {seed})" for score, seed in zip(scores, seeds, strict=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import macrid.evaluation.agreement as scores
+from macrid.evaluation.agreement import ari, effective_concepts, matched_accuracy, nmi, purity
 from macrid.evaluation.ranking import evaluate
 from macrid.models.macridvae import MacridVAE
 from macrid.recipe import Recipe
@@ -50,10 +50,7 @@ def agreement(model: MacridVAE, split: Split) -> dict[str, float]:
     """How well concepts agree with categories, how many are in use, and how well the model ranks."""
     concepts, truth = model.concepts_of_items(), categories(split)
     return {
-        "nmi": scores.nmi(concepts, truth),
-        "ari": scores.ari(concepts, truth),
-        "purity": scores.purity(concepts, truth),
-        "matched_accuracy": scores.matched_accuracy(concepts, truth),
-        "effective_concepts": scores.effective_concepts(concepts),
+        **{each.__name__: each(concepts, truth) for each in (nmi, ari, purity, matched_accuracy)},
+        "effective_concepts": effective_concepts(concepts),
         "ndcg@100": evaluate(model, split.test, ("ndcg@100",))["ndcg@100"].mean,
     }

@@ -23,9 +23,9 @@ from macrid.models.macridvae import MacridVAE
 from macrid.recipe import Recipe
 
 if TYPE_CHECKING:
-    from macrid.data.ids import Ids
     from macrid.data.split import Split
 
+CONFIG = Recipe("macridvae")
 DATA = ("shop", "ml-1m")
 STRIPS = 4
 STEPS = 8
@@ -34,14 +34,9 @@ MIN_STRENGTH = 0.3  # of the dimensions measured
 MIN_USERS = 20  # per item: little is known about rarer ones
 
 
-def config() -> Recipe:
-    """Default settings."""
-    return Recipe("macridvae", {})
-
-
 def compute(split: Split, seed: int, **training: Any) -> dict[str, Any]:
     """Train, turn and name the axes, and walk along them."""
-    model = MacridVAE(**config().settings)
+    model = MacridVAE(**CONFIG.settings)
     model.fit(split.train, validation=split.validation, seed=seed, **training)
     understand(model, histories=split.validation.history)
     return {"seed": seed, "strips": [_strip(model, *chosen) for chosen in shown(model)], "measured": measured(model)}
@@ -61,28 +56,21 @@ def measured(model: MacridVAE) -> dict[str, float | int]:
     """For walks along every named dimension: does the attribute follow, and does the rest stay the same?"""
     space, random = space_of(model), np.random.default_rng(0)
     columns = {column.name: column for column in columns_of(model, words=True)}
-    follows, alike, walks, dimensions = [], [], 0, 0
-    for entry in _named(model):
-        dimensions += 1
+    follows, alike, named = [], [], _named(model)
+    for entry in named:
         items = space.members(entry.concept)
         items = items[model.popularity[items] >= MIN_USERS]
         for start in random.choice(items, min(WALKS, len(items)), replace=False):
             walk = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
             follows.append(_follows(model, walk, columns[str(entry.attribute)], entry.direction or 1))
             alike.append(_alike(model, walk, int(start)))
-            walks += 1
-    random_pairs = _random_cosine(model, random)
     return {
-        "dimensions": dimensions,
-        "walks": walks,
+        "dimensions": len(named),
+        "walks": len(follows),
         "monotonicity": float(np.nanmean(follows)) if follows else 0.0,
         "cosine": float(np.mean(alike)) if alike else 0.0,
-        "cosine_of_random_items": random_pairs,
+        "cosine_of_random_items": _random_cosine(model, random),
     }
-
-
-def strip_title(strip: dict[str, Any]) -> str:
-    return f"{strip['concept_name']}: {strip['name']}"
 
 
 def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]:
@@ -122,7 +110,7 @@ def _middle(model: MacridVAE, entry: DimensionName) -> Any:
 
 def _follows(model: MacridVAE, walk: Traversal, column: Column, direction: int) -> float:
     """Rank correlation of the attribute with the place in a walk."""
-    values = column.values[_positions(model.items, walk)]
+    values = column.values[model.items.positions(walk.ids)]
     known = np.isfinite(values)
     return direction * spearman(np.flatnonzero(known), values[known]) if known.sum() > 2 else float("nan")
 
@@ -130,7 +118,7 @@ def _follows(model: MacridVAE, walk: Traversal, column: Column, direction: int) 
 def _alike(model: MacridVAE, walk: Traversal, start: int) -> float:
     """Mean cosine between a walk's items and its start, ignoring the dimension."""
     space = space_of(model)
-    positions = _positions(model.items, walk)
+    positions = model.items.positions(walk.ids)
     vectors = space.items[np.append(positions[positions != start], start)] @ space.axes(walk.concept).T
     vectors = np.delete(vectors, walk.dimension, axis=1)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -146,7 +134,3 @@ def _random_cosine(model: MacridVAE, random: np.random.Generator) -> float:
             a, b = random.integers(0, len(vectors), (2, 200))
             cosines.append(float((vectors[a] * vectors[b])[a != b].sum(axis=1).mean()))
     return float(np.mean(cosines)) if cosines else 0.0
-
-
-def _positions(items: Ids, walk: Traversal) -> np.ndarray:
-    return items.positions(walk.ids)

@@ -36,13 +36,9 @@ class Parts:
             self._on_part(name, False)
             began = time.monotonic()
             value = json.loads(json.dumps(compute(), allow_nan=False))
-            part = {
-                "key": key,
-                "seconds": round(time.monotonic() - began, 1),
-                "where": where(self.device),
-                "value": value,
-            }
-            self._write(path, part)
+            seconds = round(time.monotonic() - began, 1)
+            part = {"key": key, "seconds": seconds, "where": where(self.device), "value": value}
+            write(path, json.dumps(part) + "\n", "; finished parts are safe")
         self._on_part(name, True)
         self.seconds += part["seconds"]
         if part["where"] not in self.machines:
@@ -53,21 +49,21 @@ class Parts:
         """How long the parts so far took, and on which machines."""
         return {"seconds": round(self.seconds, 1), "machines": self.machines}
 
-    def _write(self, path: Path, content: dict[str, Any]) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(content) + "\n")
-        except OSError as error:
-            raise MacridError(
-                f"{path}: cannot be written ({error.strerror or error}); finished parts are safe"
-            ) from error
-
     def _read(self, path: Path) -> dict[str, Any] | None:
         try:
             part = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None  # missing or damaged: recomputed
         return part if isinstance(part, dict) and {"key", "seconds", "where", "value"} <= set(part) else None
+
+
+def write(path: Path, content: str, hint: str = "") -> None:
+    """Write a file and, if needed, its folder; hint: what follows the reason why it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise MacridError(f"{path}: cannot be written ({error.strerror or error}){hint}") from error
 
 
 def where(device: str = "auto") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pictures of Figures 2 to 4: `figure…` returns a matplotlib figure, `draw_…` writes a PNG."""
+"""Pictures of Figures 2 to 4."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.stats import spearmanr
 
 from macrid.data.shop.assortment import picture_of
 from macrid.evaluation.agreement import match, matched_accuracy
-from macrid.paper.figure3 import strip_title
 from macrid.pictures.drawing import (
     FAINT,
     INK,
@@ -22,7 +21,6 @@ from macrid.pictures.drawing import (
     heading,
     new_figure,
     plural,
-    save,
     shortened,
 )
 from macrid.pictures.plots import dots, grid_of, joined, map_panel, paler, scatter, square
@@ -43,18 +41,6 @@ INDEPENDENCE = (
 )
 
 
-def draw_figure2(
-    cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_items: Sequence[Any], path: str | PathLike[str]
-) -> None:
-    save(figure2(cosine, inner, categories_of_items), path)
-
-
-def draw_figure4(
-    points: Mapping[str, Sequence[Mapping[str, float]]], names: Mapping[str, str], path: str | PathLike[str]
-) -> None:
-    save(figure4(points, names), path)
-
-
 def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_items: Sequence[Any]) -> Figure:
     """Five maps and a key, with one colour per category. cosine, inner: from `maps.items_and_users`."""
     truth = np.asarray(categories_of_items)
@@ -62,7 +48,8 @@ def figure2(cosine: Mapping[str, Any], inner: Mapping[str, Any], categories_of_i
     shown, shown_by_inner = truth[items["position"]], truth[others["position"]]
     concepts = np.asarray(items["concept"])
     concept_axes, of_category = colours(concepts, shown, users["concept"])
-    of_inner = _colours_like(np.asarray(others["concept"]), shown_by_inner, of_category)
+    matched = match(np.asarray(others["concept"]), shown_by_inner)
+    of_inner = {concept: of_category.get(label, NO_COLOUR) for concept, label in matched.items()}
 
     figure = new_figure(12.0, 8.9)
     grid = grid_of(figure, ("a", "b", "key"), ("c", "d", "e"))
@@ -126,11 +113,6 @@ def colours(
         for label in np.unique(categories).tolist()
     }
     return concept_axes, of_category
-
-
-def _colours_like(concepts: np.ndarray, categories: np.ndarray, of_category: Mapping[Any, str]) -> dict[int, str]:
-    """Colours of another model's concepts: those of their matching categories, else none."""
-    return {concept: of_category.get(label, NO_COLOUR) for concept, label in match(concepts, categories).items()}
 
 
 def _use(concepts: np.ndarray) -> str:
@@ -221,5 +203,5 @@ def draw_figure3(strips: Sequence[dict[str, Any]], items: Ids, table: Table | No
         for stop in strip["items"]:
             picture = picture_of(items, table, items.parse(stop["id"]))
             cells.append(Cell(stop["title"] or stop["id"], f"{stop['value']:+.2f}", picture, stop["start"]))
-        rows.append(Strip(strip_title(strip), cells, strip["low"], strip["high"]))
+        rows.append(Strip(f"{strip['concept_name']}: {strip['name']}", cells, strip["low"], strip["high"]))
     draw_strip(rows, path)

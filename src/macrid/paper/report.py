@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from macrid.errors import MacridError, first_line
 from macrid.evaluation.ranking import PAPER_METRICS
 from macrid.paper import figure3, figure4, table1
+from macrid.paper.parts import write
 from macrid.paper.plots import rank_correlation
 from macrid.paper.reproduce import BLOCKS
 from macrid.tuning.space import BUDGET_DIM
@@ -21,14 +23,7 @@ METRICS = ("NDCG@100", "Recall@20", "Recall@50")
 
 def write_report(folder: Path, path: Path) -> None:
     """Write the report on the blocks in `folder`."""
-    from os.path import relpath
-
-    from macrid.files import write_atomically
-
-    try:
-        write_atomically(path, report(read_blocks(folder), relpath(folder, path.parent)))
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error
+    write(path, report(read_blocks(folder), relpath(folder, path.parent)))
 
 
 def read_blocks(folder: Path) -> dict[str, dict[str, Any]]:
@@ -48,43 +43,41 @@ def read_blocks(folder: Path) -> dict[str, dict[str, Any]]:
 
 def report(blocks: dict[str, dict[str, Any]], pictures: str) -> str:
     """The report in Markdown. pictures: their folder, relative to the report."""
-    quick = any(block["quick"] for block in blocks.values())
-    parts = ["# Results", _head(blocks, quick)]
-    if "table1" in blocks:
-        parts += _table1(blocks["table1"])
-    if "figure2" in blocks:
-        parts += _figure2(blocks["figure2"], pictures)
-    if "figure3" in blocks:
-        parts += _figure3(blocks["figure3"], pictures)
-    if "figure4" in blocks:
-        parts += _figure4(blocks["figure4"], pictures)
+    sections = {"table1": _table1, "figure2": _figure2, "figure3": _figure3, "figure4": _figure4}
+    parts = ["# Results", _head(blocks)]
+    for name, section in sections.items():
+        parts += section(blocks[name], pictures) if name in blocks else []
     if "table1" in blocks and blocks["table1"]["rows"]:
         parts += _settings(blocks["table1"])
     return "\n\n".join(parts) + "\n"
 
 
-def _head(blocks: dict[str, dict[str, Any]], quick: bool) -> str:
-    lines = [
-        "Tables and figures of [Ma et al. (2019)](https://arxiv.org/abs/1910.14238), computed by `macrid reproduce`."
-    ]
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = (columns, ["---"] * len(columns), *rows)
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+
+
+def _head(blocks: dict[str, dict[str, Any]]) -> str:
+    text = "Tables and figures of [Ma et al. (2019)](https://arxiv.org/abs/1910.14238), computed by `macrid reproduce`."
+    quick = ", ".join(name for name, block in blocks.items() if block["quick"])
     if quick:
-        named = ", ".join(name for name, block in blocks.items() if block["quick"])
-        lines.append(
-            f"\n**{named}: quick settings, with only a few epochs. They show that everything runs; the numbers mean"
+        text += (
+            f"\n\n**{quick}: quick settings, with only a few epochs. They show that everything runs; the numbers mean"
             " little.**"
         )
-    lines += ["", "| block | machine | versions | date | computing time (s) |", "| --- | --- | --- | --- | --- |"]
-    for name, block in blocks.items():
-        for where in block["about"]["machines"]:
-            seconds = f"{block['about']['seconds']:,.0f}" if where is block["about"]["machines"][0] else ""
-            lines.append(f"| {name} | {where['machine']} | {where['versions']} | {where['date']} | {seconds} |")
-    return "\n".join(lines)
+    rows = [
+        (
+            name,
+            *(where[part] for part in ("machine", "versions", "date")),
+            "" if number else f"{block['about']['seconds']:,.0f}",
+        )
+        for name, block in blocks.items()
+        for number, where in enumerate(block["about"]["machines"])
+    ]
+    return f"{text}\n\n{_table(('block', 'machine', 'versions', 'date', 'computing time (s)'), rows)}"
 
 
-# Table 1
-
-
-def _table1(block: dict[str, Any]) -> list[str]:
+def _table1(block: dict[str, Any], _: str) -> list[str]:
     rows = block["rows"]
     seeds = max((len(row["runs"]) for row in rows), default=0)
     parts = ["## Table 1: collaborative filtering"]
@@ -104,28 +97,21 @@ def _table1(block: dict[str, Any]) -> list[str]:
 
 
 def _block_of(data: str, rows: list[dict[str, Any]]) -> str:
-    lines = [
-        f"### {data}",
-        "",
-        f"| method | {' | '.join(METRICS)} | spread of NDCG over seeds | parameters | the paper |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
     best = {name: max(table1.summary(row["runs"])[name][0] for row in rows) for name in PAPER_METRICS}
+    lines = []
     for row in rows:
-        scores = table1.summary(row["runs"])
-        cells = [
-            f"{'**' if scores[name][0] == best[name] else ''}{_dot(scores[name][0])}"
-            f"{'**' if scores[name][0] == best[name] else ''} ± {_dot(scores[name][1])}"
-            for name in PAPER_METRICS
-        ]
+        cells = []
+        for name, (mean, error) in table1.summary(row["runs"]).items():
+            bold = "**" if mean == best[name] else ""
+            cells.append(f"{bold}{_dot(mean)}{bold} ± {_dot(error)}")
         ndcg = [run["test"]["ndcg@100"] for run in row["runs"]]
         spread = f"{_dot(min(ndcg), 4)}–{_dot(max(ndcg), 4)}" if len(ndcg) > 1 else ""
         count = row["runs"][0]["parameters"]
         size = f"{count / 1e6:.2f} ({count / (2 * row['items'] * BUDGET_DIM):.2f})"
-        paper = table1.PAPER.get(data, {}).get(row["method"])
-        published = " / ".join(_dot(value) for value in paper) if paper else ""
-        lines.append(f"| {table1.METHODS[row['method']]} | {' | '.join(cells)} | {spread} | {size} | {published} |")
-    return "\n".join(lines)
+        published = " / ".join(_dot(value) for value in table1.PAPER.get(data, {}).get(row["method"], ()))
+        lines.append((table1.METHODS[row["method"]], *cells, spread, size, published))
+    columns = ("method", *METRICS, "spread of NDCG over seeds", "parameters", "the paper")
+    return f"### {data}\n\n{_table(columns, lines)}"
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
@@ -134,7 +120,10 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     for data in dict.fromkeys(row["data"] for row in rows):
         ours = scores[data, "macridvae"]
         others = [method for method in table1.METHODS if method not in ("macridvae", "popularity")]
-        gaps = [_against(ours, scores[data, other], table1.METHODS[other]) for other in others]
+        gaps = []
+        for other in others:
+            gap = [ours[metric][0] - scores[data, other][metric][0] for metric in ours]
+            gaps.append(f"against {table1.METHODS[other]} {_signed(gap)}")
         for method, paper in table1.PAPER.get(data, {}).items():
             gap = [mean - value for (mean, _), value in zip(scores[data, method].values(), paper, strict=True)]
             gaps.append(f"our {table1.METHODS[method]} against the paper's {_signed(gap)}")
@@ -214,13 +203,6 @@ def _notes(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _against(ours: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]], name: str) -> str:
-    return f"against {name} {_signed([ours[metric][0] - other[metric][0] for metric in ours])}"
-
-
-# Figure 2
-
-
 def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
     parts = ["## Figure 2: do concepts match the categories?"]
     if "missing" in block:
@@ -233,14 +215,13 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
         "effective_concepts": "concepts in use",
         "ndcg@100": "NDCG@100",
     }
-    lines = [f"| similarity | seed | {' | '.join(names.values())} |", "| --- | --- |" + " --- |" * len(names)]
-    means = {}
+    means, lines = {}, []
     for similarity, runs in block["runs"].items():
         rows = [(str(run["seed"]), run) for run in runs]
         means[similarity] = {key: float(np.mean([run[key] for run in runs])) for key in names}
         for seed, run in [*rows, ("**mean**", means[similarity])]:
             cells = [f"{run[key]:.1f}" if key == "effective_concepts" else _dot(run[key]) for key in names]
-            lines.append(f"| {similarity} | {seed} | {' | '.join(cells)} |")
+            lines.append((similarity, seed, *cells))
     cosine, inner = means["cosine"], means["inner"]
     return [
         *parts,
@@ -248,7 +229,7 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
         f"![five maps of items and users]({pictures}/figure2.png)",
         "*t-SNE of item vectors and of every user's two most confident components (seed 0). Categories have the colours"
         " of their matching concepts.*",
-        "\n".join(lines),
+        _table(("similarity", "seed", *names.values()), lines),
         f"The paper shows a single picture, in which concepts and categories look alike. In numbers, cosine reaches a"
         f" mean NMI of {_dot(cosine['nmi'], 2)} and puts {cosine['matched_accuracy']:.0%} of the items in the concept"
         f" that matches their category; inner products reach {_dot(inner['nmi'], 2)} and"
@@ -263,9 +244,6 @@ def _figure2(block: dict[str, Any], pictures: str) -> list[str]:
             else "."
         ),
     ]
-
-
-# Figure 3
 
 
 def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
@@ -289,21 +267,19 @@ def _figure3(block: dict[str, Any], pictures: str) -> list[str]:
                          " the dimension over the concept, and with the place in this walk. The ends are those of the"
                          " concept; a walk continues while its prototype remains the closest.*")  # fmt: skip
     if block["data"]:
-        lines = [
-            "| data | named dimensions | walks | attribute follows | cosine to the start | of two random items |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
+        lines = []
         for data, result in block["data"].items():
             m = result["measured"]
-            numbers = [_dot(m[name], 2) for name in ("monotonicity", "cosine", "cosine_of_random_items")]
-            lines.append(f"| {data} | {m['dimensions']} | {m['walks']:,} | {' | '.join(numbers)} |")
+            numbers = (_dot(m[name], 2) for name in ("monotonicity", "cosine", "cosine_of_random_items"))
+            lines.append((data, m["dimensions"], f"{m['walks']:,}", *numbers))
+        columns = "named dimensions", "walks", "attribute follows", "cosine to the start", "of two random items"
         parts.append(
             f"The same for every named dimension (strength at least {figure3.MIN_STRENGTH}, except popularity), from"
             " random items: the attribute's rank correlation with the place in a walk, averaged over walks, and how"
             " similar the items stay to their start in everything but the dimension. For comparison, the cosine of two"
             " random items of the same concept."
         )
-        parts.append("\n".join(lines))
+        parts.append(_table(("data", *columns), lines))
     return [*parts, *(f"**{data}: not included.** {reason}" for data, reason in block["missing"].items())]
 
 
@@ -311,30 +287,25 @@ def _number(count: int) -> str:
     return ("no", "one", "two", "three", "four", "five")[count] if count < 6 else str(count)
 
 
-# Figure 4
-
-
 def _figure4(block: dict[str, Any], pictures: str) -> list[str]:
     parts = ["## Figure 4: independence against accuracy"]
     if "missing" in block:
         return [*parts, *(f"**Not included.** {reason}" for reason in block["missing"].values())]
-    lines = [
-        "| method | configurations | independence, median (whole) | within concepts | NDCG@100, median | best |"
-        " rank correlation with NDCG (whole) | within concepts |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines: list[Sequence[Any]] = []
     for method, points in block["points"].items():
+        if not points:
+            lines.append((figure4.METHODS[method], "all diverged", *[""] * 6))
+            continue
         whole, inside, ndcg = (
             np.array([point[key] for point in points])
             for key in ("independence", "independence_per_concept", "ndcg@100")
         )
-        if not points:
-            lines.append(f"| {figure4.METHODS[method]} | all diverged | | | | | | |")
-            continue
-        lines.append(
-            f"| {figure4.METHODS[method]} | {len(points)} | {_dot(np.median(whole))} | {_dot(np.median(inside))}"
-            f" | {_dot(np.median(ndcg))} | {_dot(ndcg.max())} | {_rank(whole, ndcg)} | {_rank(inside, ndcg)} |"
-        )
+        scores = (_dot(value) for value in (np.median(whole), np.median(inside), np.median(ndcg), ndcg.max()))
+        lines.append((figure4.METHODS[method], len(points), *scores, _rank(whole, ndcg), _rank(inside, ndcg)))
+    columns = (
+        "method", "configurations", "independence, median (whole)", "within concepts", "NDCG@100, median", "best",
+        "rank correlation with NDCG (whole)", "within concepts",
+    )  # fmt: skip
     return [
         *parts,
         f"{block['data']} (the paper's ML-100k): {block['configurations']} random configurations of each method, with"
@@ -342,7 +313,7 @@ def _figure4(block: dict[str, Any], pictures: str) -> list[str]:
         " and everything else as tuned. Independence is 1 − the mean |correlation| between two dimensions of the means"
         " of all training users, for the whole representation and within each concept.",
         f"![independence against NDCG]({pictures}/figure4.png)",
-        "\n".join(lines),
+        _table(columns, lines),
         "The paper claims that high accuracy goes with high independence, and that K = 7 beats K = 1 in both."
         + _verdict(block["points"]),
         "The figures within concepts ignore pairs of dimensions from different concepts: with K = 7 these are six out"
@@ -377,23 +348,20 @@ def _rank(a: np.ndarray, b: np.ndarray) -> str:
     return "" if rank is None else f"{rank:+.2f}".replace("-", "−")
 
 
-# Settings
-
-
 def _settings(block: dict[str, Any]) -> list[str]:
-    lines = ["| data | method | settings | training | source |", "| --- | --- | --- | --- | --- |"]
+    lines = []
     for row in block["rows"]:
         config, search = row["config"], row["search"]
         cells = (_listed(config[part].items()) for part in ("settings", "training"))
         source = f"study {search['study']}, {search['trials']} trials" if search else "defaults"
-        lines.append(f"| {row['data']} | {table1.METHODS[row['method']]} | {' | '.join(cells)} | {source} |")
+        lines.append((row["data"], table1.METHODS[row["method"]], *cells, source))
     origin = "in this run (`--trials`)" if block["trials"] else "earlier and shipped in `src/macrid/paper/tuned/`"
     return [
         "## Tuned settings",
         f"Tuned by `macrid tune`, {origin}: TPE over the paper's space, with the best trials confirmed on more seeds. A"
         " data set whose name is not in the last column uses the settings of another. The files can be passed to"
         " `macrid train --config`.",
-        "\n".join(lines),
+        _table(("data", "method", "settings", "training", "source"), lines),
     ]
 
 

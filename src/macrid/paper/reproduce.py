@@ -20,10 +20,11 @@ import numpy as np
 
 from macrid.data import catalog
 from macrid.errors import DataError, MacridError
-from macrid.files import write_atomically
+from macrid.files import make_writable
 from macrid.models import model_class
-from macrid.paper import figure2, figure3, figure4, table1
-from macrid.paper.parts import Parts
+from macrid.paper import figure2, figure3, figure4, plots, table1
+from macrid.paper.parts import Parts, write
+from macrid.pictures.drawing import save
 from macrid.recipe import Recipe
 from macrid.settings import TrainingSettings
 from macrid.training.checkpoint import fingerprint
@@ -60,6 +61,10 @@ QUICK = Plan(seeds=1, seeds_figure2=2, configurations=16, points=3000, training=
 """Everything within minutes, as a demonstration; the numbers mean little."""
 
 
+Block = tuple[dict[str, Any], Callable[[], None] | None]
+"""Its numbers, and a function that draws them."""
+
+
 class Reproduction:
     """Fills one output folder. Nothing here prints: `on_part` reports progress."""
 
@@ -74,18 +79,18 @@ class Reproduction:
         self._on_missing = on_missing or (lambda message: None)
         self._splits: dict[str, Split | str] = {}
         self._configs: dict[tuple[str, str], Recipe] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self.parts = Parts(self.out / "parts", self.plan.training.get("device", "auto"), self._on_part)
 
     def run(self, block: str) -> dict[str, Any]:
         """Compute a block, write it and draw its picture."""
-        parts = Parts(self.out / "parts", self.plan.training.get("device", "auto"), self._on_part)
-        draw: Callable[[], None] | None = None
-        if block == "table1":
-            result = self._table1(parts)
-        else:
-            figures = {"figure2": self._figure2, "figure3": self._figure3, "figure4": self._figure4}
-            result, draw = figures[block](parts)
-        result |= {"block": block, "quick": self.plan.quick, "trials": self.plan.trials, "about": parts.about()}
-        self._write(f"{block}.json", json.dumps(result, indent=1) + "\n")
+        self._start()
+        blocks = {"table1": self._table1, "figure2": self._figure2, "figure3": self._figure3, "figure4": self._figure4}
+        result, draw = blocks[block]()
+        result |= {"block": block, "quick": self.plan.quick, "trials": self.plan.trials, "about": self.parts.about()}
+        write(self.out / f"{block}.json", json.dumps(result, indent=1) + "\n")
         if draw is not None:
             draw()
         return result
@@ -93,13 +98,7 @@ class Reproduction:
     def prepare(self, blocks: Sequence[str], report: Path) -> None:
         """Raise now the errors that would otherwise come after hours of work."""
         for folder in (self.out, report.parent):
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                write_atomically(folder / ".writable", "")
-                (folder / ".writable").unlink()
-            except OSError as error:
-                message = f"{folder}: cannot be written ({error.strerror or error}); choose another folder"
-                raise MacridError(message) from error
+            make_writable(folder, MacridError)
         needed = {"figure2": ("matplotlib", "openTSNE"), "figure3": ("matplotlib",), "figure4": ("matplotlib",)}
         for block in blocks:
             for package in needed.get(block, ()):
@@ -128,15 +127,15 @@ class Reproduction:
         split = self._splits[name]
         return None if isinstance(split, str) else split
 
-    def config(self, parts: Parts, data: str, model: str, split: Split) -> Recipe:
+    def config(self, data: str, model: str, split: Split) -> Recipe:
         """Tuned settings: those that come with macrid, or newly tuned ones."""
         if self.plan.trials is None or model == "popularity":
             return table1.fitted(table1.tuned(data, model), len(split.items))
         if (data, model) not in self._configs:
-            self._configs[data, model] = self._search(parts, data, model, split, self.plan.trials)
+            self._configs[data, model] = self._search(data, model, split, self.plan.trials)
         return self._configs[data, model]
 
-    def _search(self, parts: Parts, data: str, model: str, split: Split, trials: int) -> Recipe:
+    def _search(self, data: str, model: str, split: Split, trials: int) -> Recipe:
         from macrid.tuning import tune
 
         if self._on_part is not None:
@@ -153,19 +152,28 @@ class Reproduction:
         ]  # fmt: skip
         best = max(configs, key=lambda config: float(np.mean(config.about.get("scores", config.about["score"]))))
         if "start" in best.settings:
-            best = table1.with_better_start(best, partial(self._validation_score, parts, data, split))
+            best = table1.with_better_start(best, partial(self._validation_score, data, split))
         best.write(folder / f"{data}.{model}.json")
         return best
 
-    def _validation_score(self, parts: Parts, data: str, split: Split, config: Recipe, seed: int) -> float:
-        score: float = parts.get(
-            f"starts/{data}.{config.settings['start']}.{seed}",
-            {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
-            partial(table1.validation_score, split, config, seed, **self.plan.training),
-        )
+    def _part(
+        self, name: str, split: Split, config: Recipe, compute: Callable[..., Any], seed: int | None = None, **more: Any
+    ) -> Any:
+        """What `compute` returns for the plan's training settings; kept with all it depends on.
+
+        more: what it depends on besides the version, the data and the settings.
+        """
+        data = {"train": split.train.matrix, "validation": split.validation.target, "test": split.test.target}
+        seeded = self.plan.training if seed is None else {**self.plan.training, "seed": seed}
+        key = {"version": __version__, "data": fingerprint(data, {})["interactions"], **_whole(config, seeded), **more}
+        return self.parts.get(name, key, partial(compute, **self.plan.training))
+
+    def _validation_score(self, data: str, split: Split, config: Recipe, seed: int) -> float:
+        compute = partial(table1.validation_score, split, config, seed)
+        score: float = self._part(f"starts/{data}.{config.settings['start']}.{seed}", split, config, compute, seed)
         return score
 
-    def _table1(self, parts: Parts) -> dict[str, Any]:
+    def _table1(self) -> Block:
         rows, missing = [], {}
         for data in self.plan.data:
             split = self.split(data)
@@ -173,22 +181,23 @@ class Reproduction:
                 missing[data] = self._splits[data]
                 continue
             for method in table1.METHODS:
-                config = table1.variant(self.config(parts, data, method.split("-")[0], split), method)
-                seeds = range(self.plan.seeds if has_seeds(method) else 1)
-                runs = [self._measure(parts, data, method, split, config, seed) for seed in seeds]
+                config = table1.variant(self.config(data, method.split("-")[0], split), method)
+                runs = [
+                    self._part(
+                        f"table1/{data}.{method}.{seed}",
+                        split,
+                        config,
+                        partial(table1.measure, split, config, seed),
+                        seed,
+                    )
+                    for seed in range(self.plan.seeds if has_seeds(method) else 1)
+                ]
                 about = {"data": data, "method": method, "items": len(split.items), "config": _config_json(config)}
                 rows.append({**about, "search": _search(config), "runs": runs})
             self._splits.pop(data)  # frees the memory of large ones
-        return {"rows": rows, "missing": missing}
+        return {"rows": rows, "missing": missing}, None
 
-    def _measure(self, parts: Parts, data: str, method: str, split: Split, config: Recipe, seed: int) -> dict[str, Any]:
-        return parts.get(
-            f"table1/{data}.{method}.{seed}",
-            {**self._key(split), **_whole(config, {**self.plan.training, "seed": seed})},
-            partial(table1.measure, split, config, seed, **self.plan.training),
-        )
-
-    def _figure2(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+    def _figure2(self) -> Block:
         data = figure2.DATA
         split = self.split(data)
         if split is None:
@@ -198,78 +207,49 @@ class Reproduction:
         for similarity, of_similarity in runs.items():
             for seed in range(self.plan.seeds_figure2):
                 points = self.plan.points if seed == 0 else 0  # a map for the first seed only
-                run = parts.get(
-                    f"figure2/{similarity}.{seed}",
-                    {
-                        **self._key(split),
-                        **_whole(figure2.config(similarity), {**self.plan.training, "seed": seed}),
-                        "points": points,
-                    },
-                    partial(figure2.compute, split, similarity, seed, points, **self.plan.training),
-                )
+                name, config = f"figure2/{similarity}.{seed}", figure2.config(similarity)
+                compute = partial(figure2.compute, split, similarity, seed, points)
+                run = self._part(name, split, config, compute, seed, points=points)
                 if "map" in run:
                     maps[similarity] = run.pop("map")
                 of_similarity.append(run)
-        from macrid.paper.plots import draw_figure2
-
         shown = maps["cosine"], maps["inner"], figure2.categories(split).tolist()
-        return {"data": data, "runs": runs}, partial(draw_figure2, *shown, self.out / "figure2.png")
+        return {"data": data, "runs": runs}, lambda: save(plots.figure2(*shown), self.out / "figure2.png")
 
-    def _figure3(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+    def _figure3(self) -> Block:
         results, missing, splits = {}, {}, {}
         for data in figure3.DATA:
             split = self.split(data)
             if split is None:
                 missing[data] = self._splits[data]
                 continue
-            results[data] = parts.get(
-                f"figure3/{data}",
-                {**self._key(split), **_whole(figure3.config(), {**self.plan.training, "seed": 0})},
-                partial(figure3.compute, split, 0, **self.plan.training),
-            )
+            compute = partial(figure3.compute, split, 0)
+            results[data] = self._part(f"figure3/{data}", split, figure3.CONFIG, compute, 0)
             splits[data] = split
-        from macrid.paper.plots import draw_figure3
 
         def draw() -> None:
             for data, result in results.items():
                 if result["strips"]:
                     split = splits[data]
-                    draw_figure3(result["strips"], split.items, split.table, self.out / f"figure3-{data}.png")
+                    plots.draw_figure3(result["strips"], split.items, split.table, self.out / f"figure3-{data}.png")
 
         return {"data": results, "missing": missing}, draw
 
-    def _figure4(self, parts: Parts) -> tuple[dict[str, Any], Callable[[], None] | None]:
+    def _figure4(self) -> Block:
         split = self.split(figure4.DATA)
         if split is None:
             return {"missing": {figure4.DATA: self._splits[figure4.DATA]}}, None
         points: dict[str, list[dict[str, Any]]] = {}
         for method in figure4.METHODS:
-            tuned = self.config(parts, figure4.DATA, method.split("-")[0], split)
+            tuned = self.config(figure4.DATA, method.split("-")[0], split)
             drawn = figure4.configurations(method, tuned, self.plan.configurations)
             points[method] = []
             for start in range(0, len(drawn), figure4.PART):
                 batch = drawn[start : start + figure4.PART]
-                points[method] += parts.get(
-                    f"figure4/{method}.{start}",
-                    {**self._key(split), **_whole(tuned, self.plan.training), "drawn": batch},
-                    partial(figure4.compute, split, tuned, batch, **self.plan.training),
-                )
-        from macrid.paper.plots import draw_figure4
-
+                compute = partial(figure4.compute, split, tuned, batch)
+                points[method] += self._part(f"figure4/{method}.{start}", split, tuned, compute, drawn=batch)
         result = {"data": figure4.DATA, "configurations": self.plan.configurations, "points": points}
-        return result, partial(draw_figure4, points, figure4.METHODS, self.out / "figure4.png")
-
-    def _key(self, split: Split) -> dict[str, Any]:
-        """What a result depends on besides its settings: the version and the data."""
-        data = {"train": split.train.matrix, "validation": split.validation.target, "test": split.test.target}
-        return {"version": __version__, "data": fingerprint(data, {})["interactions"]}
-
-    def _write(self, name: str, content: str) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.out / name, content)
-        except OSError as error:
-            raise MacridError(f"{self.out / name}: cannot be written ({error.strerror or error})") from error
+        return result, lambda: save(plots.figure4(points, figure4.METHODS), self.out / "figure4.png")
 
 
 def has_seeds(method: str) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from macrid.errors import MacridError
-from macrid.pictures.drawing import INK, dress, heading, literal, new_figure, save
+from macrid.pictures.drawing import INK, dress, heading, literal, new_figure
 from macrid.recipe import Recipe
 from macrid.tuning.study import finished, optuna_or_explain
 
@@ -24,14 +23,6 @@ COMPLETE, PRUNED, FAILED, CHOSEN = "#0072B2", "#9A9A9A", "#D55E00", "#E69F00"
 FEWEST_TRIALS = 20
 """Complete trials needed to tell the importance of settings from chance."""
 SPREAD = 4.0  # height of the scale, in distances from the best to the median
-
-
-def draw_history(study: optuna.Study, path: str | PathLike[str], chosen: Recipe | None = None) -> None:
-    save(history(study, chosen), path)
-
-
-def draw_importance(study: optuna.Study, path: str | PathLike[str]) -> None:
-    save(importance(study), path)
 
 
 def history(study: optuna.Study, chosen: Recipe | None = None) -> Figure:

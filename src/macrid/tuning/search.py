@@ -165,11 +165,9 @@ class Search:
             "fixed": fixed,
             "training": {key: value for key, value in self.training.items() if key != "device"},
         }
-        self.study = studies.open_study(storage, name, belongs_to, self._first(), seed)
+        first = default_point(self.model, self.space, self.training)
+        self.study = studies.open_study(storage, name, belongs_to, first, seed)
         self.running: dict[Future, tuple[optuna.Trial, float]] = {}
-
-    def _first(self) -> dict[str, float | int]:
-        return default_point(self.model, self.space, self.training)
 
     def run(
         self,
@@ -210,7 +208,9 @@ class Search:
             for future in wait(self.running, POLL, FIRST_COMPLETED).done:
                 self._end(future, *self.running.pop(future))
             if time.monotonic() - last_beat > HEARTBEAT / 2:
-                self._beat()
+                for trial, _ in self.running.values():
+                    studies.beat(trial)
+                studies.queue_abandoned(self.study)
                 last_beat = time.monotonic()
 
     def _confirm(
@@ -350,11 +350,6 @@ class Search:
             for key, value in {"seconds": round(time.monotonic() - began, 2), **attributes}.items():
                 trial.set_user_attr(key, value)
             self.study.tell(trial, score, state, skip_if_finished=True)
-
-    def _beat(self) -> None:
-        for trial, _ in self.running.values():
-            studies.beat(trial)
-        studies.queue_abandoned(self.study)
 
 
 @dataclass(frozen=True)

@@ -68,13 +68,18 @@ def _create_or_load(storage: Any, name: str) -> tuple[optuna.Study, bool]:
 
 
 def _open_storage(url: str) -> Any:
-    """If two processes create the tables at once, one fails and has to retry."""
-    import sqlalchemy.exc
+    """A storage that keeps no connections open: a database has few, and every worker needs one.
 
+    If two processes create its tables at once, one fails and has to retry.
+    """
+    import sqlalchemy.exc
+    import sqlalchemy.pool
+
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     begin = time.monotonic()
     while True:
         try:
-            return _connect(url)
+            return optuna_or_explain().storages.RDBStorage(url, {"poolclass": sqlalchemy.pool.NullPool, **options})
         except ImportError as error:
             missing = getattr(error.__cause__ or error, "name", None)
             raise StudyError(f"{hidden_password(url)}: needs the Python package '{missing}'; install it") from None
@@ -90,14 +95,6 @@ def _open_storage(url: str) -> Any:
             if not exists or time.monotonic() - begin > CREATION:
                 raise
             time.sleep(0.2)
-
-
-def _connect(url: str) -> Any:
-    """A storage that keeps no connections open: a database has few, and every worker needs one."""
-    import sqlalchemy.pool
-
-    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
-    return optuna_or_explain().storages.RDBStorage(url, {"poolclass": sqlalchemy.pool.NullPool, **options})
 
 
 def _is_unused(study: optuna.Study) -> bool:
