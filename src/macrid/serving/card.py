@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MOST_KNOBS = 8  # per concept on the card; the rest have their own endpoint
 BINS = 32
-MOST_EVIDENCE = 5
 MOST_CATEGORIES = 200  # of an attribute on the map; the rest are "other"
 
 
@@ -72,21 +71,13 @@ class Card:
         """As the schema `Concept`."""
         space, model, k = self._space(), self.hosted.model, entry.concept
         members, popularity = space.members(k), model.popularity
-        knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
         return {
-            "concept": k,
-            "name": entry.name,
+            **entry.model_dump(mode="json"),
             "label": label(entry),
-            "edited": entry.edited,
             "items": len(members),
             "share": len(members) / len(model.items),
             "interactions": float(popularity[members].sum() / max(1, popularity.sum())),
-            "strength": entry.strength,
-            "p": entry.p,
-            "why": entry.why,
-            "evidence": [share.model_dump(mode="json") for share in entry.evidence[:MOST_EVIDENCE]],
-            "typical": [example.model_dump(mode="json") for example in entry.typical],
-            "dimensions": knobs,
+            "dimensions": [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]],
         }
 
     def dimensions(self, concept: int) -> list[dict[str, Any]]:
@@ -98,23 +89,12 @@ class Card:
         low, high = ends(entry)
         usual = self._range(entry.concept)[:, entry.dimension]
         return {
-            "concept": entry.concept,
-            "dimension": entry.dimension,
-            "name": entry.name,
+            **entry.model_dump(mode="json"),
             "label": entry.name or f"dimension {entry.dimension}",
             "low": low,
             "high": high,
-            "attribute": entry.attribute,
-            "kind": entry.kind,
-            "strength": entry.strength,
-            "p": entry.p,
-            "cross_validated": entry.cross_validated,
-            "edited": entry.edited,
-            "why": entry.why,
             "range": [round(float(end), 4) for end in usual],
             "histogram": self._histogram(entry.concept, entry.dimension, usual),
-            "examples": entry.examples.model_dump(mode="json"),
-            "evidence": [finding.model_dump(mode="json") for finding in entry.evidence[:MOST_EVIDENCE]],
         }
 
     def check(self, concept: int, dimension: int | None = None) -> None:

@@ -9,6 +9,7 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    JsonValue,
     PlainValidator,
     StrictInt,
     StringConstraints,
@@ -53,10 +54,8 @@ class Wire(BaseModel):
 # Requests
 
 
-class Move(Wire):
+class Move(Wire, json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]}):
     """A coordinate `to` a value or `by` an amount, an `amount` towards an attribute, or the `share` of a concept."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]})
 
     concept: StrictInt | Name | None = None
     """Its number or name."""
@@ -107,22 +106,14 @@ class Moving(Who):
     name where possible, otherwise left out; `warnings` say which."""
 
 
-class RecommendRequest(Moving):
-    """What to recommend and to whom."""
+RECOMMEND_EXAMPLES: list[JsonValue] = [
+    {"history": ["bag-0001", "bag-0012"], "n": 5},
+    {"user": "test-0", "n": 8, "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}], "explain": True},
+]
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"history": ["bag-0001", "bag-0012"], "n": 5},
-                {
-                    "user": "test-0",
-                    "n": 8,
-                    "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}],
-                    "explain": True,
-                },
-            ]
-        }
-    )
+
+class RecommendRequest(Moving, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
+    """What to recommend and to whom."""
 
     n: Count = 10
     """Number of items; with `by_concept`, at most this many per concept."""
@@ -142,12 +133,8 @@ class RecommendRequest(Moving):
     """Also return the list without the moves."""
 
 
-class BatchRequest(Wire):
+class BatchRequest(Wire, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
     """Many histories, each as in `/v1/recommend` without moves."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004", "mug-0007"]], "n": 5}]}
-    )
 
     histories: Annotated[list[Ids], _First()]
     n: Count = 10
@@ -156,18 +143,12 @@ class BatchRequest(Wire):
     """Left out of every list."""
 
 
-class EncodeRequest(Moving):
+class EncodeRequest(Moving, json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]}):
     """Whose position to return."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
 
-
-class TraverseRequest(Wire):
+class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8}]}):
     """A walk along a dimension, from an item or from a user's position in a concept."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8, "keep_start": True}]}
-    )
 
     item: Id | None = None
     history: Ids | None = None
@@ -184,31 +165,23 @@ class TraverseRequest(Wire):
     """Always include the item itself."""
 
 
-class ItemsRequest(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
-
+class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):
     ids: Ids
 
 
-class ConceptRename(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "handbags"}]})
-
+class ConceptRename(Wire, json_schema_extra={"examples": [{"name": "handbags"}]}):
     name: str
 
 
-class DimensionRename(Wire):
+class DimensionRename(Wire, json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]}):
     """New names for a dimension or its ends; omitted ones stay."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]})
 
     name: str | None = None
     low: str | None = None
     high: str | None = None
 
 
-class ReloadRequest(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
-
+class ReloadRequest(Wire, json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]}):
     run: Annotated[str, StringConstraints(max_length=255)] | None = None
     """Name of a folder beside the current run; default: the current run again."""
 
@@ -237,14 +210,17 @@ class Reason(Wire):
     """The most influential items of the history, strongest first."""
 
 
-class Scored(ItemRef):
-    """A recommended or similar item."""
-
-    score: float
+class Placed(ItemRef):
     concept: int | None = None
     """The most likely concept."""
     concept_share: float | None = None
     """Its probability."""
+
+
+class Scored(Placed):
+    """A recommended or similar item."""
+
+    score: float
     reason: Reason | None = None
 
 
