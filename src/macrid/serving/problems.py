@@ -61,20 +61,16 @@ def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str,
 def install(app: FastAPI) -> None:
     """Return every error of an app as a problem."""
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> Response:
-        return problem(error.status, str(error), request.url.path, headers=error.headers)
-
     @app.exception_handler(MacridError)
     async def failed(request: Request, error: MacridError) -> Response:
-        return problem(422 if isinstance(error, RequestError) else 409, str(error), request.url.path)
+        if not isinstance(error, RefusedError):
+            error = RefusedError(422 if isinstance(error, RequestError) else 409, str(error))
+        return problem(error.status, str(error), request.url.path, headers=error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()[:MOST_ERRORS]]
-        first = errors[0]
-        more = " (and more)" if len(errors) > 1 else ""
-        detail = f"{first['at']}: {first['message']}{more}" if first["at"] else f"{first['message']}{more}"
+        detail = ": ".join(text for text in errors[0].values() if text) + (" (and more)" if len(errors) > 1 else "")
         return problem(422, detail, request.url.path, errors)
 
     @app.exception_handler(HTTPException)

@@ -44,7 +44,7 @@ class Service:
         self._take(self.hosted)
 
     def _host(self, run: Path) -> Hosted:
-        return Hosted(run, self.settings, self.shared, self.metrics.batch)
+        return Hosted(run, self.settings, self.shared, self.metrics.batch.observe)
 
     def current(self) -> Path:
         """The run to serve: the one set by `agree_on` in any process, or else the original."""
@@ -85,14 +85,14 @@ class Service:
             try:
                 hosted = await asyncio.to_thread(self._host, path)
             except Exception as error:
-                self.metrics.reloaded("failed")
+                self.metrics.reloads.labels("failed").inc()
                 log.error("reload failed, still serving the old run: %s", error, exc_info=not _is_readable(error))
                 reason = str(error) if _is_readable(error) else "see the log of the service"
                 for folder in (path.parent, path.resolve().parent):
                     reason = reason.replace(f"{folder}{os.sep}", "")
                 raise RunError(f"reload failed, still serving the old run: {reason}") from error
             before, self.hosted = self.hosted, hosted
-            self.metrics.reloaded("swapped")
+            self.metrics.reloads.labels("swapped").inc()
             self._take(hosted)
             log.info("now serving %s (%s)", hosted.run, hosted.digest)
             self._before.append(before)
@@ -119,7 +119,7 @@ class Service:
 
     def _take(self, hosted: Hosted) -> None:
         """Report its size, and prepare the card and the search index before the first request."""
-        self.metrics.serves(len(hosted.model.items))
+        self.metrics.items.set(len(hosted.model.items))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
 
