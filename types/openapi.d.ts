@@ -16,12 +16,12 @@ export interface components {
             results: components["schemas"]["Recommended"][];
         };
         BatchRequest: {
-            histories: (string | number)[][];
             /** @default 10 */
             n?: number;
             /** @default true */
             exclude_seen?: boolean;
             exclude?: (string | number)[] | null;
+            histories: (string | number)[][];
         };
         Change: {
             id: string;
@@ -283,18 +283,18 @@ export interface components {
             pulls: components["schemas"]["Pull"][];
         };
         RecommendRequest: {
+            /** @default 10 */
+            n?: number;
+            /** @default true */
+            exclude_seen?: boolean;
+            exclude?: (string | number)[] | null;
             history?: (string | number)[] | null;
             user?: string | number | null;
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;
             run?: string | null;
-            /** @default 10 */
-            n?: number;
-            /** @default true */
-            exclude_seen?: boolean;
             include?: (string | number)[] | null;
-            exclude?: (string | number)[] | null;
             concept?: number | null;
             /** @default false */
             by_concept?: boolean;

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.concepts.meaning import meaning_of
-from macrid.concepts.names import ConceptName, DimensionName, Names, ends, label
+from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.data.attributes import POPULARITY, read_attributes
+from macrid.serving.guard import may_edit
 from macrid.serving.problems import RefusedError
-from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 if TYPE_CHECKING:
@@ -27,12 +26,12 @@ MOST_CATEGORIES = 200  # of an attribute on the map; the rest are "other"
 class Card:
     """Describes one run."""
 
-    def __init__(self, hosted: Hosted, settings: ServingSettings, can_edit: bool) -> None:
-        self.hosted, self.settings, self.can_edit = hosted, settings, can_edit
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
 
     def model(self) -> dict[str, Any]:
         """As the schema `Model`."""
-        hosted, model, s = self.hosted, self.hosted.model, self.settings
+        hosted, model, s = self.hosted, self.hosted.model, self.hosted.settings
         return {
             "run": hosted.run.name,
             "run_id": hosted.run_id,
@@ -41,13 +40,13 @@ class Card:
             "model": type(model).__name__,
             "settings": model.settings.model_dump(mode="json"),
             "training": None if model.training is None else model.training.model_dump(mode="json"),
-            "data": _without_paths(hosted.config.get("data") or {}),
+            "data": {name: value for name, value in (hosted.config.get("data") or {}).items() if name != "path"},
             "items": len(model.items),
             "users": len(hosted.users),
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
-            "can_rename": self.can_edit and hosted.space is not None,
+            "can_rename": may_edit(s) and hosted.space is not None,
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
@@ -59,13 +58,10 @@ class Card:
                 "moves": s.max_moves,
                 "body": s.max_body,
             },
-            "concepts": [] if hosted.space is None else self.concepts(),
+            "concepts": [] if hosted.space is None else [self.concept(entry) for entry in hosted.names.concepts],
         }
 
     # Concepts and dimensions
-
-    def concepts(self) -> list[dict[str, Any]]:
-        return [self.concept(entry) for entry in self._names().concepts]
 
     def concept(self, entry: ConceptName) -> dict[str, Any]:
         """As the schema `Concept`."""
@@ -107,7 +103,7 @@ class Card:
 
     def _best_first(self, concept: int) -> list[DimensionName]:
         """Named dimensions by evidence, popularity last; then the rest by how much users differ."""
-        entries = [entry for entry in self._names().dimensions if entry.concept == concept]
+        entries = [entry for entry in self.hosted.names.dimensions if entry.concept == concept]
         low, high = self._range(concept)
 
         def order(entry: DimensionName) -> tuple[Any, ...]:
@@ -151,11 +147,6 @@ class Card:
         assert self.hosted.space is not None
         return self.hosted.space
 
-    def _names(self) -> Names:
-        names = meaning_of(self.hosted.model).names
-        assert names is not None
-        return names
-
     # Attributes, for maps
 
     @cached_property
@@ -192,8 +183,3 @@ class Card:
     def _shown(self, values: np.ndarray) -> list[float | None]:
         """For the items on the map; None where unknown."""
         return [None if np.isnan(value) else float(value) for value in values[self.hosted.on_map]]
-
-
-def _without_paths(data: dict[str, Any]) -> dict[str, Any]:
-    """The origin of the data, but not its path on this machine."""
-    return {name: value for name, value in data.items() if name != "path"}

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
-from macrid.concepts.meaning import meaning_of
 from macrid.control.moves import Move
 from macrid.control.state import State
 from macrid.control.traverse import traverse
@@ -24,7 +23,7 @@ from macrid.pictures import layout
 from macrid.serving import schemas, schemas_about
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import Person, batch, check_length, check_n, moves_of, person_of, recommend
+from macrid.serving.recommending import Person, batch, check_limits, moves_of, person_of, recommend
 from macrid.serving.service import Service
 from macrid.version import __version__
 
@@ -46,11 +45,10 @@ def router(service: Service, on_reload: Callable[[], None] | None = None) -> API
     return api
 
 
-def _json(content: Any, **headers: str) -> Response:
+def _json(content: Any) -> Response:
     """Skips validation: tests check responses against their schemas."""
-    return Response(
-        to_json(content, inf_nan_mode="null"), headers={**NO_STORE, **headers}, media_type="application/json"
-    )
+    body = to_json(content, inf_nan_mode="null", bytes_mode="base64", fallback=str)
+    return Response(body, headers=NO_STORE, media_type="application/json")
 
 
 def _direct(schema: type[BaseModel]) -> type[APIRoute]:
@@ -134,7 +132,7 @@ def _items(router: APIRouter, service: Service) -> None:
     async def items(body: schemas.ItemsRequest) -> Response:
         """Items by id."""
         hosted = service.hosted
-        check_length(service, body.ids, "ids")
+        check_limits(hosted, ids=body.ids)
         positions, unknown = hosted.positions(body.ids)
         return _json(
             {"items": [_listed(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]}
@@ -171,7 +169,7 @@ def _items(router: APIRouter, service: Service) -> None:
     ) -> Response:
         """Items similar to an item."""
         hosted = service.hosted
-        check_n(service, n)
+        check_limits(hosted, n)
         position = hosted.position(item)
         similar = await service.slowly(hosted.model.similar_items, hosted.model.items[position], n)
         return _json({"item": item, "items": [entry.as_json() for entry in similar]})
@@ -181,7 +179,7 @@ def _items(router: APIRouter, service: Service) -> None:
         """Walk along one dimension: items that differ in little else."""
         hosted = service.hosted
         hosted.concepts()
-        return _json(await service.slowly(_traverse, hosted, service, body))
+        return _json(await service.slowly(_traverse, hosted, body))
 
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -209,21 +207,12 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     listed = {"concept_share": None, **_listed(hosted, position)}
     return {
         **listed, "concepts": concepts,
-        "attributes": {name: _plain(value) for name, value in row.items() if name != "title"},
+        "attributes": {name: value for name, value in row.items() if name != "title"},
         "picture": f"/v1/pictures/{quote(listed['id'], safe='')}" if hosted.pictures.has(position) else None,
     }  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
-    """As a JSON value."""
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def _traverse(hosted: Hosted, service: Service, body: schemas.TraverseRequest) -> dict[str, Any]:
+def _traverse(hosted: Hosted, body: schemas.TraverseRequest) -> dict[str, Any]:
     model = hosted.model
     if sum(start is not None for start in (body.item, body.history, body.user)) != 1:
         raise RequestError("give exactly one of item, history and user to start from")
@@ -231,7 +220,7 @@ def _traverse(hosted: Hosted, service: Service, body: schemas.TraverseRequest) -
     if body.item is not None:
         start["item"] = model.items[int(hosted.all_known([body.item], "item")[0])]
     else:
-        person = person_of(hosted, service, body.history, body.user)
+        person = person_of(hosted, body.history, body.user)
         start["history"] = [model.items[int(at)] for at in person.history]
     walk = traverse(
         model, dimension=body.dimension, steps=body.steps, concept=body.concept, min_users=body.min_users,
@@ -260,7 +249,7 @@ def _people(router: APIRouter, service: Service) -> None:
         """A user's share and position in each concept."""
         hosted = service.hosted
         hosted.concepts()
-        person = person_of(hosted, service, body.history, body.user)
+        person = person_of(hosted, body.history, body.user)
         moves, warnings = await moves_of(hosted, service, body)
         return _json(await service.slowly(_encode, hosted, person, moves, body.bounded, warnings))
 
@@ -279,8 +268,8 @@ def _people(router: APIRouter, service: Service) -> None:
     async def user(user: Annotated[str, Path(max_length=schemas.LONGEST_ID)]) -> Response:
         """The history of a known user."""
         hosted = service.hosted
-        positions = hosted.users.history(user)
-        return _json({"id": user, "history": [_listed(hosted, int(at)) for at in positions]})
+        history, _ = hosted.users.find(user)
+        return _json({"id": user, "history": [_listed(hosted, int(at)) for at in history]})
 
 
 @torch.no_grad()
@@ -336,7 +325,7 @@ def _concepts(router: APIRouter, service: Service) -> None:
         service.check_may_edit()
         hosted.card.check(concept)
         await service.slowly(hosted.rename, lambda names: names.renamed(concept, body.name))
-        return _json(await service.slowly(lambda: hosted.card.concepts()[concept]))
+        return _json(await service.slowly(hosted.card.concept, hosted.names.concepts[concept]))
 
     @router.patch(
         "/concepts/{concept}/dimensions/{dimension}",
@@ -351,9 +340,7 @@ def _concepts(router: APIRouter, service: Service) -> None:
         hosted.card.check(concept, dimension)
         texts = body.model_dump(exclude_none=True)
         await service.slowly(hosted.rename, lambda names: names.renamed_dimension(concept, dimension, **texts))
-        names = meaning_of(hosted.model).names
-        assert names is not None
-        return _json(await service.slowly(hosted.card.dimension, names.dimension(concept, dimension)))
+        return _json(await service.slowly(hosted.card.dimension, hosted.names.dimension(concept, dimension)))
 
 
 def _running(router: APIRouter, service: Service, on_reload: Callable[[], None] | None) -> None:
@@ -380,7 +367,7 @@ def health(service: Service) -> APIRouter:
     @api.get("/healthz", response_model=schemas_about.Health, openapi_extra=NO_TOKEN)
     async def healthz() -> Response:
         """Whether the process is alive."""
-        return JSONResponse({"status": "ok", "version": __version__}, headers=NO_STORE)
+        return _json({"status": "ok", "version": __version__})
 
     @api.head("/readyz", include_in_schema=False)
     @api.get("/readyz", response_model=schemas_about.Ready, responses=answers(503, common=()), openapi_extra=NO_TOKEN)
@@ -390,7 +377,7 @@ def health(service: Service) -> APIRouter:
             raise RefusedError(503, "this process is shutting down", {"retry-after": "1"})
         hosted = service.hosted
         content = {"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest}
-        return JSONResponse(content, headers=NO_STORE)
+        return _json(content)
 
     @api.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:

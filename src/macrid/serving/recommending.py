@@ -29,35 +29,38 @@ MOST_BATCH_ITEMS = 100_000  # in all lists together
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """A user to recommend for."""
+    """A user to recommend for; items are positions."""
 
     history: np.ndarray
-    """Positions of items."""
-    unknown: list[Id]
     seen: np.ndarray
-    """Positions that `exclude_seen` leaves out."""
+    """What `exclude_seen` leaves out."""
+    unknown: Sequence[Id] = ()
+
+    def hidden(self, request: schemas.Listing, excluded: np.ndarray) -> np.ndarray:
+        """What may not be listed. excluded: the known ones among those that the request excludes."""
+        return np.union1d(self.seen if request.exclude_seen else self.seen[:0], excluded)
 
 
-def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Person:
+def person_of(hosted: Hosted, history: Sequence[Id] | None, user: Id | None) -> Person:
     """From a history or a known user."""
     if history is None:
         assert user is not None
-        return Person(hosted.users.history(user), [], hosted.users.seen(user))
-    check_length(service, history, "history")
+        return Person(*hosted.users.find(user))
+    check_limits(hosted, history=history)
     known, unknown = hosted.positions(history)
     if unknown and not len(known):
         raise RequestError(f"the history has no known item; {hosted.unknown(unknown)}")
-    return Person(known, unknown, known)
+    return Person(known, known, unknown)
 
 
-def check_length(service: Service, ids: Sequence[Id] | None, what: str) -> None:
-    if ids is not None and len(ids) > service.settings.max_history:
-        raise RequestError(f"{what} has {len(ids):,} items; the limit is {service.settings.max_history:,}")
-
-
-def check_n(service: Service, n: int) -> None:
-    if n > service.settings.max_items:
-        raise RequestError(f"n is {n:,}; the limit is {service.settings.max_items:,}")
+def check_limits(hosted: Hosted, n: int = 1, **lists: Sequence[Id] | None) -> None:
+    """Refuse a large n or long lists of ids, given by their names."""
+    settings = hosted.settings
+    if n > settings.max_items:
+        raise RequestError(f"n is {n:,}; the limit is {settings.max_items:,}")
+    for name, ids in lists.items():
+        if ids is not None and len(ids) > settings.max_history:
+            raise RequestError(f"{name} has {len(ids):,} items; the limit is {settings.max_history:,}")
 
 
 async def moves_of(
@@ -72,7 +75,7 @@ async def moves_of(
     if len(request.moves) > service.settings.max_moves:
         raise RequestError(f"{len(request.moves)} moves; the limit is {service.settings.max_moves}")
     space = hosted.concepts()
-    moves = tuple(Move.read(move.model_dump(exclude_none=True)) for move in request.moves)
+    moves = tuple(Move(**dict(move)) for move in request.moves)
     is_same_run = request.run in (None, hosted.run_id)
     for move in moves:
         if move.towards is not None and move.towards not in space.towards:
@@ -81,33 +84,10 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-def question_of(
-    hosted: Hosted,
-    service: Service,
-    person: Person,
-    n: int,
-    exclude_seen: bool,
-    include: Sequence[Id] | None = None,
-    exclude: Sequence[Id] | None = None,
-    **more: Any,
-) -> Question:
-    """more: other fields of `Question`."""
-    for what, ids in (("include", include), ("exclude", exclude)):
-        check_length(service, ids, what)
-    check_n(service, n)
-    hidden = person.seen if exclude_seen else person.seen[:0]
-    if exclude:
-        hidden = np.union1d(hidden, hosted.positions(exclude)[0])
-    allowed = None
-    if include is not None:
-        allowed = np.zeros(len(hosted.model.items), dtype=bool)
-        allowed[hosted.all_known(include, "include")] = True
-    return Question(person.history, n, hidden, allowed, **more)
-
-
 async def recommend(hosted: Hosted, service: Service, request: schemas.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
-    person = person_of(hosted, service, request.history, request.user)
+    person = person_of(hosted, request.history, request.user)
+    check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
     if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
         raise RequestError(
             f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
@@ -115,8 +95,12 @@ async def recommend(hosted: Hosted, service: Service, request: schemas.Recommend
     moves, warnings = await moves_of(hosted, service, request)
     if request.by_concept or request.concept is not None:
         hosted.concepts()
-    question = question_of(
-        hosted, service, person, request.n, request.exclude_seen, request.include, request.exclude, moves=moves,
+    allowed, (excluded, _) = None, hosted.positions(request.exclude or ())
+    if request.include is not None:
+        allowed = np.zeros(len(hosted.model.items), dtype=bool)
+        allowed[hosted.all_known(request.include, "include")] = True
+    question = Question(
+        person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
         bounded=request.bounded, concept=request.concept, by_concept=request.by_concept,
     )  # fmt: skip
     if question.by_concept:  # slow, so kept out of the batches
@@ -212,24 +196,22 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
         raise RequestError(
             f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
         )
-    check_length(service, request.exclude, "exclude")
-    return await service.at_length(_batch, hosted, service, request)
+    check_limits(hosted, request.n, exclude=request.exclude)
+    return await service.at_length(_batch, hosted, request)
 
 
-def _batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> dict[str, Any]:
-    excluded = None if request.exclude is None else [hosted.model.items[int(at)] for at in
-                                                     hosted.positions(request.exclude)[0]]  # fmt: skip
-    questions, unknown, results = [], [], []
+def _batch(hosted: Hosted, request: schemas.BatchRequest) -> dict[str, Any]:
+    people, results = [], []
     for place, history in enumerate(request.histories):
         with _naming(place):
-            person = person_of(hosted, service, history, None)
-            questions.append(question_of(hosted, service, person, request.n, request.exclude_seen, exclude=excluded))
-        unknown.append(person.unknown)
+            people.append(person_of(hosted, history, None))
+    excluded, _ = hosted.positions(request.exclude or ())
+    questions = [Question(person.history, request.n, person.hidden(request, excluded)) for person in people]
     for place, answer in enumerate(hosted.engine.answer(questions)):
         with _naming(place):
             if isinstance(answer, Exception):
                 raise answer
-        results.append(recommended(hosted, answer, unknown[place]))
+        results.append(recommended(hosted, answer, people[place].unknown))
     return {"results": results}
 
 

@@ -106,23 +106,28 @@ class Moving(Who):
     name where possible, otherwise left out; `warnings` say which."""
 
 
+class Listing(Wire):
+    """The items to list."""
+
+    n: Count = 10
+    """Number of items per list; with `by_concept`, at most this many per concept."""
+    exclude_seen: bool = True
+    """Leave out items of the history."""
+    exclude: Ids | None = None
+    """Leave these out."""
+
+
 RECOMMEND_EXAMPLES: list[JsonValue] = [
     {"history": ["bag-0001", "bag-0012"], "n": 5},
     {"user": "test-0", "n": 8, "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}], "explain": True},
 ]
 
 
-class RecommendRequest(Moving, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
+class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
     """What to recommend and to whom."""
 
-    n: Count = 10
-    """Number of items; with `by_concept`, at most this many per concept."""
-    exclude_seen: bool = True
-    """Leave out items of the history."""
     include: Ids | None = None
     """Choose only among these; all must be known."""
-    exclude: Ids | None = None
-    """Leave these out."""
     concept: Annotated[int, Field(strict=True, ge=0)] | None = None
     """List the best items of this concept only, and compare them with its list before the moves."""
     by_concept: bool = False
@@ -133,14 +138,10 @@ class RecommendRequest(Moving, json_schema_extra={"examples": RECOMMEND_EXAMPLES
     """Also return the list without the moves."""
 
 
-class BatchRequest(Wire, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
+class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
     """Many histories, each as in `/v1/recommend` without moves."""
 
     histories: Annotated[list[Ids], _First()]
-    n: Count = 10
-    exclude_seen: bool = True
-    exclude: Ids | None = None
-    """Left out of every list."""
 
 
 class EncodeRequest(Moving, json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]}):
