@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -107,9 +108,8 @@ async def recommend(hosted: Hosted, service: Service, request: schemas.Recommend
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
-    reasons = None
-    if request.explain and len(person.history):
-        reasons = await service.at_length(_reasons, hosted, person, answer)
+    has_reasons = request.explain and len(person.history)
+    reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
     content = recommended(hosted, answer, person.unknown, request.before, reasons)
     if request.moves and not moves:
         content["moves"] = []
@@ -121,7 +121,7 @@ def recommended(
     answer: Answer,
     unknown: Sequence[Id] = (),
     before: bool = False,
-    reasons: dict[int, dict[str, Any]] | None = None,
+    reasons: Mapping[int, dict[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """As the schema `Recommended`."""
     content: dict[str, Any] = {
@@ -139,21 +139,17 @@ def recommended(
         content["moves"] = [move.as_json() for move in answer.moves]
         content["effects"] = [effect.as_json() for effect in answer.effects]
     if before:
-        content["before"] = _items(hosted, answer.before or answer.ranking)
+        content["before"] = _items(hosted, answer.before or answer.ranking, {})
     if answer.shares is not None:
         content["shares"] = [round(float(share), 6) for share in answer.shares]
     return content | {"warnings": list(answer.warnings)}
 
 
-def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-    items = [
-        {**hosted.ref(position), "score": float(f"{score:.6g}")}
+def _items(hosted: Hosted, ranking: Ranking, reasons: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {**hosted.ref(position), "score": float(f"{score:.6g}"), **reasons.get(position, {})}
         for position, score in zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True)
     ]
-    if reasons is not None:
-        for position, item in zip(ranking.positions.tolist(), items, strict=True):
-            item["reason"] = reasons[position]
-    return items
 
 
 def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, Any]:
@@ -173,14 +169,14 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
 
 
 def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """By position, for every listed item."""
+    """The field `reason` of every listed item, by position."""
     model = hosted.model
     rankings = [answer.ranking, *answer.of_concepts.values()]
     listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
     ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
     reasons = explain(model, history, ids, most=MOST_PULLS)
     return {
-        int(at): {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}
+        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}}
         for at, reason in zip(listed, reasons, strict=True)
     }
 

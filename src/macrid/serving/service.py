@@ -85,9 +85,10 @@ class Service:
             try:
                 hosted = await asyncio.to_thread(self._host, path)
             except Exception as error:
+                is_readable = isinstance(error, MacridError | OSError)  # its message is meant for users
                 self.metrics.reloads.labels("failed").inc()
-                log.error("reload failed, still serving the old run: %s", error, exc_info=not _is_readable(error))
-                reason = str(error) if _is_readable(error) else "see the log of the service"
+                log.error("reload failed, still serving the old run: %s", error, exc_info=not is_readable)
+                reason = str(error) if is_readable else "see the log of the service"
                 for folder in (path.parent, path.resolve().parent):
                     reason = reason.replace(f"{folder}{os.sep}", "")
                 raise RunError(f"reload failed, still serving the old run: {reason}") from error
@@ -146,8 +147,3 @@ def spare_the_collector() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _is_readable(error: Exception) -> bool:
-    """Whether its message is meant for users."""
-    return isinstance(error, MacridError | OSError)
