@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,7 +33,6 @@ from macrid.serving.metrics import SHARED
 from macrid.serving.service import Service, log, spare_the_collector
 from macrid.settings import ServingSettings
 
-WORKER_ENV = "MACRID_SERVING"  # environment variable with the arguments of worker processes, as JSON
 KEEP_ALIVE = 75  # seconds for an idle connection
 SWITCH_INTERVAL = 0.0005  # seconds; the model's thread needs the interpreter many times per batch
 SHUTDOWN_TIMEOUT = 30  # seconds for unfinished responses
@@ -51,11 +50,9 @@ def serve(
     listening: a bound socket. on_ready: called with the address of the studio once requests are answered.
     """
     bound = listening or bind(settings)
-    _log_to_stderr()
-    _ignore_hangups()
+    _prepare(settings)
     report_ready = partial(on_ready, address_of(bound, settings))
     if settings.workers == 1:
-        use_threads(settings)
         app = create_app(run, settings, on_start=lambda service: started(service, report_ready))
         server = uvicorn.Server(_config(app, settings))
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again
@@ -87,9 +84,16 @@ def address_of(bound: socket.socket, settings: ServingSettings) -> str:
     return f"http://{in_brackets(host)}:{bound.getsockname()[1]}/"
 
 
-def use_threads(settings: ServingSettings) -> None:
-    """Leave one core of several to request handling."""
+def _prepare(settings: ServingSettings) -> None:
+    """Leave one core of several to requests, log to stderr, and ignore SIGHUP until there is a run to reload."""
     torch.set_num_threads(settings.threads or max(1, cores() // settings.workers - 1))
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def started(service: Service, report_ready: Callable[[], None] | None = None) -> None:
@@ -115,18 +119,11 @@ def started(service: Service, report_ready: Callable[[], None] | None = None) ->
         loop.call_later(0.05, report_ready)  # the server starts listening right after this
 
 
-def worker_app() -> Any:
+def _worker_app(run: Path, settings: ServingSettings, shared: Path) -> Any:
     """The app of a worker process, called by uvicorn."""
-    arguments = json.loads(os.environ[WORKER_ENV])
-    settings = ServingSettings.make(arguments["settings"])
-    use_threads(settings)
-    _log_to_stderr()
-    _ignore_hangups()
-    parent = os.getppid()
-    return create_app(
-        arguments["run"], settings, shared=Path(arguments["shared"]), on_start=started,
-        on_reload=lambda: os.kill(parent, signal.SIGHUP),
-    )  # fmt: skip
+    _prepare(settings)
+    reload_all = partial(os.kill, os.getppid(), signal.SIGHUP)
+    return create_app(run, settings, shared=shared, on_start=started, on_reload=reload_all)
 
 
 class _Many(Multiprocess):
@@ -150,31 +147,26 @@ def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repo
     shared = Path(tempfile.mkdtemp(prefix="macrid-serving-"))
     try:
         (shared / "metrics").mkdir()
-        use_threads(settings)
         Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
         os.environ[SHARED] = str(shared / "metrics")
-        os.environ[WORKER_ENV] = json.dumps(
-            {"run": str(run.absolute()), "settings": settings.model_dump(mode="json"), "shared": str(shared)}
-        )
-        config = _config("macrid.serving.server:worker_app", settings, factory=True, workers=settings.workers)
+        app = partial(_worker_app, run.absolute(), settings, shared)
+        config = _config(app, settings, factory=True, workers=settings.workers)
         many = _Many(config, sockets=[bound])
         threading.Thread(target=_when_ready, args=(bound, report_ready), daemon=True).start()
         many.run()
     finally:
-        for name in (SHARED, WORKER_ENV):
-            os.environ.pop(name, None)
+        os.environ.pop(SHARED, None)
         shutil.rmtree(shared, ignore_errors=True)
 
 
 def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
     """Wait until a process answers."""
-    family, address = bound.family, bound.getsockname()
+    host, port, *_ = bound.getsockname()
     while True:
-        with contextlib.suppress(OSError), socket.socket(family) as probe:
-            probe.settimeout(2)
-            probe.connect(address)
-            probe.sendall(b"GET /healthz HTTP/1.0\r\nhost: localhost\r\n\r\n")
-            if probe.recv(16).startswith(b"HTTP/1.1 200"):
+        with contextlib.suppress(OSError, HTTPException):
+            probe = HTTPConnection(host, port, timeout=2)
+            probe.request("GET", "/healthz", headers={"connection": "close"})
+            if probe.getresponse().status == 200:
                 report_ready()
                 return
         time.sleep(0.1)
@@ -185,17 +177,3 @@ def _config(app: Any, settings: ServingSettings, **more: Any) -> uvicorn.Config:
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="on", **more,
     )  # fmt: skip
-
-
-def _ignore_hangups() -> None:
-    """Until there is a run to reload."""
-    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _log_to_stderr() -> None:
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
