@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from macrid.errors import RequestError
+from macrid.pictures.maps import main_coordinates, positions
 
 if TYPE_CHECKING:
     from macrid.concepts.space import Space
@@ -26,8 +27,6 @@ GOLDEN = np.pi * (3 - np.sqrt(5))
 
 def layout(model: Recommender) -> tuple[np.ndarray, np.ndarray]:
     """x and y (items,) by t-SNE; in large catalogues only for a sample, with the others next to their neighbours."""
-    from macrid.pictures.maps import positions
-
     vectors = _vectors(model)
     if vectors is None:
         return _sunflower(model.popularity)
@@ -62,7 +61,7 @@ def rough(source: Space | Recommender) -> tuple[np.ndarray, np.ndarray]:
         return _sunflower(source.popularity) if vectors is None else _scaled(_blob(vectors))
     placed = np.zeros((len(source.items), 2))
     count = source.concepts
-    main = _main(source.prototypes)
+    main = main_coordinates(source.prototypes)
     order = np.argsort(np.argsort(np.arctan2(main[:, 1], main[:, 0]), kind="stable"))  # similar concepts side by side
     angle = 2 * np.pi * order / count
     largest = max(len(source.members(k)) for k in range(count))
@@ -119,23 +118,12 @@ def _densest(points: np.ndarray) -> np.ndarray:
 
 def _blob(vectors: np.ndarray) -> np.ndarray:
     """(n, 2) the two main directions with equal spread, outliers pulled in to the unit circle."""
-    main = _main(vectors)
+    main = main_coordinates(vectors)
     spread = main.std(axis=0)
     flat = spread <= 1e-6 * max(1.0, float(np.abs(vectors).max(initial=0)))
     main = np.where(flat, 0, main) / np.where(flat, 1, spread)
     length = np.linalg.norm(main, axis=1, keepdims=True)
     return main / np.sqrt(4 + length**2)
-
-
-def _main(vectors: np.ndarray) -> np.ndarray:
-    """(n, 2) coordinates along the two directions of largest spread."""
-    centred = vectors - vectors.mean(axis=0)
-    _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))  # in ascending order
-    main = directions[:, ::-1][:, :2]
-    main = main * np.where(main.sum(axis=0) < 0, -1, 1)  # the sign of an eigenvector is arbitrary
-    coordinates = np.zeros((len(vectors), 2))
-    coordinates[:, : main.shape[1]] = centred @ main
-    return coordinates
 
 
 def _sunflower(popularity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
