@@ -141,6 +141,8 @@ def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
     assert "sandbox" in picture.headers["content-security-policy"]
     again = client.get(item.picture, headers={"if-none-match": picture.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/v1/pictures/bag-0008", headers={"if-none-match": picture.headers["etag"]})
+    assert (other.status_code, other.headers["etag"] == picture.headers["etag"]) == (200, False)
 
 
 def test_known_users_are_listed_and_have_histories(client, shop_run):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -52,17 +51,6 @@ class Pictures:
             content = _read(file)
             return None if content is None else (content, MEDIA_TYPES[file.suffix.lower()])
         return (self._draw(position), MEDIA_TYPES[".svg"]) if self.has(position) else None
-
-    def etag(self, position: int) -> str | None:
-        """Quoted; changes with the picture."""
-        file = self._files.get(position)
-        if file is None:
-            return f'"{sha256(self._draw(position)).hexdigest()[:16]}"' if self.has(position) else None
-        try:
-            stat = file.stat()
-        except OSError:
-            return None
-        return f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
 
     def _drawing(self, position: int) -> bytes:
         drawn = picture_of(self._model.items, self._model.table, self._model.items[position])

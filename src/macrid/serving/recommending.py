@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,7 @@ def recommended(
     answer: Answer,
     unknown: Sequence[Id] = (),
     before: bool = False,
-    reasons: Mapping[int, dict[str, Any]] = MappingProxyType({}),
+    reasons: dict[int, dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """As the schema `Recommended`."""
     content: dict[str, Any] = {
@@ -139,15 +138,15 @@ def recommended(
         content["moves"] = [move.as_json() for move in answer.moves]
         content["effects"] = [effect.as_json() for effect in answer.effects]
     if before:
-        content["before"] = _items(hosted, answer.before or answer.ranking, {})
+        content["before"] = _items(hosted, answer.before or answer.ranking)
     if answer.shares is not None:
         content["shares"] = [round(float(share), 6) for share in answer.shares]
     return content | {"warnings": list(answer.warnings)}
 
 
-def _items(hosted: Hosted, ranking: Ranking, reasons: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     return [
-        {**hosted.ref(position), "score": float(f"{score:.6g}"), **reasons.get(position, {})}
+        {**hosted.ref(position), "score": float(f"{score:.6g}"), **(reasons or {}).get(position, {})}
         for position, score in zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True)
     ]
 

@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import (
     BaseModel,
     ConfigDict,
-    FailFast,
     Field,
     JsonValue,
     PlainValidator,
@@ -34,13 +33,8 @@ Id = Annotated[
 ]
 
 
-class _First(FailFast):
-    """Report only the first of many invalid entries."""
-
-    __hash__ = object.__hash__
-
-
-Ids = Annotated[list[Id], _First()]
+FirstError = Field(fail_fast=True)  # report only the first of many invalid entries
+Ids = Annotated[list[Id], FirstError]
 Name = Annotated[str, StringConstraints(max_length=200)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 
@@ -97,7 +91,7 @@ class Who(Wire):
 class Moving(Who):
     """A user and moves."""
 
-    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
+    moves: Annotated[list[Move], FirstError] = []
     """Applied in order; the same moves give the same list."""
     bounded: bool = True
     """Stay within the range of real users."""
@@ -141,7 +135,7 @@ class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND
 class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
     """Many histories, each as in `/v1/recommend` without moves."""
 
-    histories: Annotated[list[Ids], _First()]
+    histories: Annotated[list[Ids], FirstError]
 
 
 class EncodeRequest(Moving, json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]}):

@@ -29,9 +29,14 @@ LONG_THREADS = 2  # for longer work: explanations, lists of all concepts, many h
 class Service:
     """One per app."""
 
-    def __init__(self, run: str | Path, settings: ServingSettings, shared: Path | None = None) -> None:
-        """shared: a folder for what several processes share: tables, and the path of the run."""
-        self.settings, self.shared, self.metrics = settings, shared, Metrics()
+    def __init__(
+        self, run: str | Path, settings: ServingSettings, shared: Path | None, on_reload: Callable[[], None]
+    ) -> None:
+        """shared: a folder for what several processes share: tables, and the path of the run.
+
+        on_reload: called after a client has had a run loaded, so that other processes follow.
+        """
+        self.settings, self.shared, self.on_reload, self.metrics = settings, shared, on_reload, Metrics()
         self.run = Path(run)
         self.is_draining, self.answered = False, 0
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="macrid-slow")
@@ -128,7 +133,10 @@ class Service:
         """A run in the same folder as the current one."""
         if name in ("", ".", "..") or Path(name).name != name:
             raise RefusedError(422, f"run: {name[:80]!r} is not the name of a folder beside the current run")
-        return self.current().resolve().parent / name
+        run = self.current().resolve().parent / name
+        if not run.is_dir():
+            raise RefusedError(404, f"no run {name[:80]!r} beside the current one")
+        return run
 
     def check_may_edit(self) -> None:
         if not may_edit(self.settings):
