@@ -119,6 +119,7 @@ export interface components {
         EncodeRequest: {
             history?: (string | number)[] | null;
             user?: string | number | null;
+            /** @default [] */
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;
@@ -290,6 +291,7 @@ export interface components {
             exclude?: (string | number)[] | null;
             history?: (string | number)[] | null;
             user?: string | number | null;
+            /** @default [] */
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;

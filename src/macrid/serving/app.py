@@ -66,7 +66,8 @@ def create_app(
     app.include_router(router)
     app.include_router(health)
     app.include_router(health, prefix="/v1", include_in_schema=False)
-    _serve_studio(app)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.add_api_route("/", _studio, methods=["GET", "HEAD"], include_in_schema=False)
     _describe(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
     app.add_middleware(Guard, service=service)
@@ -80,12 +81,8 @@ def create_app(
     return app
 
 
-def _serve_studio(app: FastAPI) -> None:
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def studio() -> FileResponse:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
-
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+async def _studio() -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
 
 def _describe(app: FastAPI, settings: ServingSettings) -> None:
