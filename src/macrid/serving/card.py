@@ -158,28 +158,24 @@ class Card:
         }
 
     def values(self, name: str) -> dict[str, Any]:
-        """As the schema `MapValues`."""
-        model = self.hosted.model
-        if name == POPULARITY:
-            return {"name": name, "kind": "number", "values": self._shown(model.popularity), "labels": []}
-        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
-        if attribute is None:
-            raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
+        """As the schema `MapValues`; NaN where unknown."""
+        model, labels, has_several = self.hosted.model, [], False
         values = np.full(len(model.items), np.nan)
-        if attribute.numbers is not None:
+        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        if name == POPULARITY:
+            values[:] = model.popularity
+        elif attribute is None:
+            raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
+        elif attribute.numbers is not None:
             values[attribute.items] = attribute.numbers
-            return {"name": name, "kind": "number", "values": self._shown(values), "labels": []}
-        order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
-        place = np.argsort(order)  # of each value by frequency
-        shares = attribute.shares.tocsr()
-        first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
-        values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
-        labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
-        if len(order) > MOST_CATEGORIES:
-            labels.append("other")
-        about = {"labels": labels, "has_several": attribute.has_several}
-        return {"name": name, "kind": "category", "values": self._shown(values), **about}
-
-    def _shown(self, values: np.ndarray) -> list[float | None]:
-        """For the items on the map; None where unknown."""
-        return [None if np.isnan(value) else float(value) for value in values[self.hosted.on_map]]
+        else:
+            order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
+            place = np.argsort(order)  # of each value by frequency
+            shares = attribute.shares.tocsr()
+            first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
+            values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
+            labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
+            labels += ["other"] * (len(order) > MOST_CATEGORIES)
+            has_several = attribute.has_several
+        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": has_several}
+        return {**about, "values": values[self.hosted.on_map].tolist()}

@@ -20,7 +20,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import fresh_names
-from macrid.control.engine import Answer, Engine, Question
+from macrid.control.engine import Engine
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
@@ -65,9 +65,7 @@ class Hosted:
             if meaning_of(self.model).names is None:
                 meaning_of(self.model).names = fresh_names(self.model)
         self.engine = Engine(self.model)
-        self.batcher: Batcher[Question, Answer] = Batcher(
-            self.engine.answer, settings.together, settings.max_waiting, on_batch
-        )
+        self.batcher = Batcher(self.engine.answer, settings.together, settings.max_waiting, on_batch)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
         self.search = Search(self.model.items, self.titles, self.model.popularity)
