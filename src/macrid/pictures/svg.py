@@ -131,6 +131,7 @@ def _placed(text: str, place: Affine2D) -> Affine2D:
 
 
 def _outline(kind: str, node: ElementTree.Element) -> Path:
+    from matplotlib.patches import BoxStyle
     from matplotlib.path import Path
     from matplotlib.transforms import Affine2D
 
@@ -140,12 +141,8 @@ def _outline(kind: str, node: ElementTree.Element) -> Path:
     if kind == "path":
         return _path(node.get("d", ""))
     if kind == "rect":
-        x, y, width, height, r = (number(name) for name in ("x", "y", "width", "height", "rx"))
-        right, low = x + width, y + height
-        return _path(
-            f"M{x + r} {y}H{right - r}Q{right} {y} {right} {y + r}V{low - r}Q{right} {low} {right - r} {low}"
-            f"H{x + r}Q{x} {low} {x} {low - r}V{y + r}Q{x} {y} {x + r} {y}Z"
-        )
+        box = BoxStyle.Round(pad=0, rounding_size=number("rx"))
+        return box(number("x"), number("y"), number("width"), number("height"), 1)
     radii = (number("r"), number("r")) if kind == "circle" else (number("rx"), number("ry"))
     return Affine2D().scale(*radii).translate(number("cx"), number("cy")).transform_path(Path.unit_circle())
 

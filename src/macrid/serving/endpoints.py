@@ -306,10 +306,7 @@ async def similar(
 
 
 @router.get(
-    "/concepts/{concept}/dimensions",
-    response_model=about.Dimensions,
-    responses=answers(404, 409),
-    tags=["about"],
+    "/concepts/{concept}/dimensions", response_model=about.Dimensions, responses=answers(404, 409), tags=["about"]
 )
 async def dimensions(concept: Number, hosted: Serves, service: Serving) -> Response:
     """All dimensions of a concept, best evidence first."""
@@ -327,11 +324,9 @@ async def rename_concept(concept: Number, body: schemas.ConceptRename, hosted: S
 
 
 @router.patch(
-    "/concepts/{concept}/dimensions/{dimension}",
-    response_model=about.Dimension,
-    responses=answers(404, 409),
+    "/concepts/{concept}/dimensions/{dimension}", response_model=about.Dimension, responses=answers(404, 409),
     tags=["names"],
-)
+)  # fmt: skip
 async def rename_dimension(
     concept: Number, dimension: Number, body: schemas.DimensionRename, hosted: Serves, service: Serving
 ) -> Response:
