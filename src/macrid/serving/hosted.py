@@ -230,8 +230,7 @@ def _locked(run: Path) -> Iterator[None]:
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
+        return stat.st_mtime_ns, stat.st_size
+    return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.serving import schemas
 from macrid.serving.hosted import Hosted
-from macrid.serving.problems import RefusedError
 from macrid.serving.service import Service
 
 LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
@@ -186,7 +185,7 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
     if count > most:
         raise RequestError(f"{count:,} histories; the limit is {most:,}")
     if not count:
-        raise RefusedError(422, "histories is empty; send at least one")
+        raise RequestError("histories is empty; send at least one")
     if count * request.n > MOST_BATCH_ITEMS:
         raise RequestError(
             f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
@@ -196,24 +195,16 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
 
 
 def _batch(hosted: Hosted, request: schemas.BatchRequest) -> dict[str, Any]:
-    people, results = [], []
-    for place, history in enumerate(request.histories):
-        with _naming(place):
-            people.append(person_of(hosted, history, None))
+    place, people, results = 0, [], []
     excluded, _ = hosted.positions(request.exclude or ())
-    questions = [Question(person.history, request.n, person.hidden(request, excluded)) for person in people]
-    for place, answer in enumerate(hosted.engine.answer(questions)):
-        with _naming(place):
+    try:
+        for place, history in enumerate(request.histories):  # noqa: B007  # named in the error
+            people.append(person_of(hosted, history, None))
+        questions = [Question(person.history, request.n, person.hidden(request, excluded)) for person in people]
+        for place, answer in enumerate(hosted.engine.answer(questions)):
             if isinstance(answer, Exception):
                 raise answer
-        results.append(recommended(hosted, answer, people[place].unknown))
-    return {"results": results}
-
-
-@contextmanager
-def _naming(place: int) -> Iterator[None]:
-    """Name the history that an error is about."""
-    try:
-        yield
+            results.append(recommended(hosted, answer, people[place].unknown))
     except RequestError as error:
         raise RequestError(f"histories[{place}]: {error}") from None
+    return {"results": results}
