@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -39,10 +40,9 @@ HEADERS = {
 
 def is_local(host: str) -> bool:
     """Whether an address is reachable from this machine only."""
-    try:
+    with suppress(ValueError):
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def in_brackets(host: str) -> str:
@@ -136,9 +136,10 @@ class _Exchange:
         await self._send(message)
 
     async def _refuse(self, error: RefusedError) -> None:
-        headers = {**error.headers, **({} if self.is_read else {"connection": "close"})}
         self.refusal = None
-        answer = problem(error.status, str(error), self.path, headers=headers)
+        answer = problem(error, self.path)
+        if not self.is_read:
+            answer.headers["connection"] = "close"
         await answer(self.scope, self._receive, self.send)
 
     async def _check(self) -> None:
