@@ -33,8 +33,7 @@ class Search:
     def __init__(self, ids: Ids, titles: Sequence[str | None] | None, popularity: np.ndarray) -> None:
         self._ids, self._titles = ids, titles
         self._order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
-        self._rank = np.empty(len(ids), dtype=np.int64)
-        self._rank[self._order] = np.arange(len(ids))
+        self._rank = np.argsort(self._order)
         self._lock = Lock()
 
     def find(
