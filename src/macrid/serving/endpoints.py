@@ -64,9 +64,6 @@ def _json(content: Any) -> Response:
     return Response(body, headers=NO_STORE, media_type="application/json")
 
 
-# Steering
-
-
 class Direct(APIRoute):
     """A faster route that only parses its body, for the most frequent request."""
 
@@ -161,9 +158,6 @@ def _traverse(hosted: Hosted, body: schemas.TraverseRequest) -> dict[str, Any]:
     return traverse(model, **start, **options).as_json()
 
 
-# People
-
-
 @router.get("/users", response_model=about.UserPage, tags=["people"])
 async def users(
     hosted: Serves,
@@ -181,9 +175,6 @@ async def user(user: PathId, hosted: Serves) -> Response:
     """The history of a known user."""
     history, _ = hosted.users.find(user)
     return _json({"id": user, "history": [_listed(hosted, int(at)) for at in history]})
-
-
-# The model
 
 
 @router.get("/model", response_model=about.Model, tags=["about"])
@@ -222,9 +213,6 @@ def _map(hosted: Hosted) -> dict[str, Any]:
 async def map_values(by: Annotated[str, Query(max_length=200)], hosted: Serves, service: Serving) -> Response:
     """An attribute to colour the map by."""
     return _json(await service.slowly(hosted.card.values, by))
-
-
-# Items
 
 
 @router.get("/items", response_model=about.ItemPage, responses=answers(404, 409), tags=["items"])
@@ -302,9 +290,6 @@ async def similar(
     return _json({"item": item, "items": [entry.as_json() for entry in similar]})
 
 
-# Concepts and dimensions
-
-
 @router.get(
     "/concepts/{concept}/dimensions", response_model=about.Dimensions, responses=answers(404, 409), tags=["about"]
 )
@@ -336,9 +321,6 @@ async def rename_dimension(
     texts = body.model_dump(exclude_none=True)
     await service.slowly(hosted.rename, lambda names: names.renamed_dimension(concept, dimension, **texts))
     return _json(await service.slowly(hosted.card.dimension, hosted.names.dimension(concept, dimension)))
-
-
-# The service itself
 
 
 @router.post("/reload", response_model=about.Reloaded, responses=answers(404, 409), tags=["running"])

@@ -45,9 +45,6 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-# Requests
-
-
 class Move(Wire, json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]}):
     """A coordinate `to` a value or `by` an amount, an `amount` towards an attribute, or the `share` of a concept."""
 
@@ -179,9 +176,6 @@ class DimensionRename(Wire, json_schema_extra={"examples": [{"name": "size", "lo
 class ReloadRequest(Wire, json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]}):
     run: Annotated[str, StringConstraints(max_length=255)] | None = None
     """Name of a folder beside the current run; default: the current run again."""
-
-
-# Responses
 
 
 class ItemRef(Wire):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import shutil
@@ -33,6 +34,7 @@ from macrid.serving.metrics import SHARED
 from macrid.serving.service import Service, log, spare_the_collector
 from macrid.settings import ServingSettings
 
+WORKER_ENV = "MACRID_SERVING"  # environment variable with the arguments of worker processes, as JSON
 KEEP_ALIVE = 75  # seconds for an idle connection
 SWITCH_INTERVAL = 0.0005  # seconds; the model's thread needs the interpreter many times per batch
 SHUTDOWN_TIMEOUT = 30  # seconds for unfinished responses
@@ -119,11 +121,13 @@ def started(service: Service, report_ready: Callable[[], None] | None = None) ->
         loop.call_later(0.05, report_ready)  # the server starts listening right after this
 
 
-def _worker_app(run: Path, settings: ServingSettings, shared: Path) -> Any:
+def worker_app() -> Any:
     """The app of a worker process, called by uvicorn."""
+    run, settings, shared = json.loads(os.environ[WORKER_ENV])
+    settings = ServingSettings.make(settings)
     _prepare(settings)
     reload_all = partial(os.kill, os.getppid(), signal.SIGHUP)
-    return create_app(run, settings, shared=shared, on_start=started, on_reload=reload_all)
+    return create_app(run, settings, shared=Path(shared), on_start=started, on_reload=reload_all)
 
 
 class _Many(Multiprocess):
@@ -149,13 +153,16 @@ def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repo
         (shared / "metrics").mkdir()
         Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
         os.environ[SHARED] = str(shared / "metrics")
-        app = partial(_worker_app, run.absolute(), settings, shared)
+        arguments = str(run.absolute()), settings.model_dump(mode="json"), str(shared)
+        os.environ[WORKER_ENV] = json.dumps(arguments)
+        app = f"{__name__}:worker_app"  # by name: a process must answer uvicorn before it has imported torch
         config = _config(app, settings, factory=True, workers=settings.workers)
         many = _Many(config, sockets=[bound])
         threading.Thread(target=_when_ready, args=(bound, report_ready), daemon=True).start()
         many.run()
     finally:
-        os.environ.pop(SHARED, None)
+        for name in (SHARED, WORKER_ENV):
+            os.environ.pop(name, None)
         shutil.rmtree(shared, ignore_errors=True)
 
 
