@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 NODE := $(shell command -v npm >/dev/null && command -v node)
-TYPES := src/macrid/serving/static/core/openapi.d.ts
+TYPES := types/openapi.d.ts
 DESCRIBE = $(BIN)/python -m tests.studio.description | npx openapi-typescript --default-non-nullable=false
 
 .PHONY: install demo test bench bench-gpu lint format types clean

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import macrid
-from macrid.concepts.space import space_of
 from macrid.models.reference import EASE, Popularity
 from macrid.pictures import layout as module
 from macrid.pictures.layout import around, layout, rough
@@ -29,7 +28,6 @@ def test_rough_positions_separate_concepts_and_are_deterministic(trained):
     model, _ = trained
     x, y = rough(model)
     check((x, y), len(model.items))
-    np.testing.assert_array_equal(np.stack(rough(space_of(model))), [x, y])
     groups = model.concepts_of_items()
     for k in np.unique(groups):
         members, others = inside(x, y, groups, k)

@@ -9,7 +9,7 @@ from PIL import Image
 from macrid.data.attributes import read_attribute
 from macrid.errors import MacridError
 from macrid.pictures import plots
-from macrid.pictures.drawing import NO_COLOUR, PALETTE
+from macrid.pictures.drawing import NO_COLOUR, PALETTE, save
 
 CONCEPTS = [2, 0, 0, 2, 5]
 
@@ -98,7 +98,7 @@ def test_numbers_are_coloured_by_their_order():
 @pytest.mark.parametrize("users", [(), (0, 1)])
 def test_a_map_is_drawn_with_and_without_users(tmp_path, users):
     found = a_map(users=users)
-    plots.draw_map(found, plots.by_concept(found, {0: "a $5 \\frac$ title " * 9}), tmp_path / "map.png")
+    save(plots.map_figure(found, plots.by_concept(found, {0: "a $5 \\frac$ title " * 9})), tmp_path / "map.png")
     with Image.open(tmp_path / "map.png") as picture:
         picture.load()
         assert picture.width > 2 * picture.height
@@ -113,4 +113,4 @@ def test_a_long_key_says_how_many_lines_are_hidden():
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path):
     found = a_map()
     with pytest.raises(MacridError, match=r"map\.png: .*No such file"):
-        plots.draw_map(found, plots.by_concept(found, {}), tmp_path / "nowhere" / "map.png")
+        save(plots.map_figure(found, plots.by_concept(found, {})), tmp_path / "nowhere" / "map.png")

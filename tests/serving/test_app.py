@@ -49,13 +49,13 @@ def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(clie
     assert {entry.name for entry in card.concepts} >= {"bags", "shoes", "lamps"}
     assert sum(entry.items for entry in card.concepts) == 500
     bags = next(entry for entry in card.concepts if entry.name == "bags")
-    assert bags.evidence[0]["value"] == "bags"
+    assert bags.evidence[0].value == "bags"
     size = next(entry for entry in bags.dimensions if entry.name == "size")
     ends = space_of(shop_model).range_of(bags.concept)
     np.testing.assert_allclose(size.range, [end[size.dimension] for end in ends], atol=1e-4)
     assert sum(size.histogram.counts) > 20
-    assert size.evidence[0]["attribute"] == "size"
-    assert size.examples["low"]
+    assert size.evidence[0].attribute == "size"
+    assert size.examples.low
     strengths = [entry.strength for entry in bags.dimensions if entry.name and entry.attribute != "popularity"]
     assert strengths == sorted(strengths, reverse=True)
     assert bags.dimensions[len(strengths)].attribute == "popularity"
@@ -141,6 +141,8 @@ def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
     assert "sandbox" in picture.headers["content-security-policy"]
     again = client.get(item.picture, headers={"if-none-match": picture.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    other = client.get("/v1/pictures/bag-0008", headers={"if-none-match": picture.headers["etag"]})
+    assert (other.status_code, other.headers["etag"] == picture.headers["etag"]) == (200, False)
 
 
 def test_known_users_are_listed_and_have_histories(client, shop_run):

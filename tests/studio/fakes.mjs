@@ -1,6 +1,6 @@
 // A page's address and a service, for modules that need them.
 
-/** @import { RecommendRequest } from "../../src/macrid/serving/static/core/types.d.ts" */
+/** @import { RecommendRequest } from "#types" */
 
 /** An address with a history, as browsers keep it. */
 export function address(search = "") {

@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { read, write } from "../../src/macrid/serving/static/core/link.js";
 
-/** @import { State } from "../../src/macrid/serving/static/core/types.d.ts" */
+/** @import { State } from "#types" */
 
 /** @type {State} */
 const FULL = {

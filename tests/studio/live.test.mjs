@@ -4,7 +4,7 @@ import test from "node:test";
 import { Store } from "../../src/macrid/serving/static/core/store.js";
 import { address, service } from "./fakes.mjs";
 
-/** @import { Model } from "../../src/macrid/serving/static/core/types.d.ts" */
+/** @import { Model } from "#types" */
 
 const CARD = /** @type {Model} */ (/** @type {unknown} */ ({
   run: "winter", items: 500, has_concepts: true, limits: { n: 100 }, concepts: [{ concept: 0 }, { concept: 1 }],

@@ -31,7 +31,7 @@ def draw_map(
     import scipy.sparse as sp
 
     from macrid.models.macridvae import MacridVAE
-    from macrid.pictures import maps, plots
+    from macrid.pictures import drawing, maps, plots
     from macrid.runs import load, read_histories
 
     model = load(run, "cpu")
@@ -48,7 +48,7 @@ def draw_map(
         colouring = (
             plots.by_concept(placed, _typical(model)) if attribute is None else plots.by_attribute(placed, attribute)
         )
-        plots.draw_map(placed, colouring, out)
+        drawing.save(plots.map_figure(placed, colouring), out)
     if json:
         print_json({"map": str(out), **_with_ids(placed, model)})
     else:

@@ -94,7 +94,7 @@ class DimensionName(_Entry):
     axes: str
     """The kind of axes it belongs to."""
     axis: str = ""
-    """Fingerprint of the axis itself, see `space.digest`."""
+    """Fingerprint of the axis itself."""
     name: str | None
     low: str | None = None
     """Name of the low end."""

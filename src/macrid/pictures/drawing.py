@@ -75,7 +75,11 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     drawn, packed = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, format="png")
     Image.open(drawn).convert("RGB").quantize(256).save(packed, format="png", optimize=True)  # a third of the size
+    write(path, packed.getvalue())
+
+
+def write(path: str | PathLike[str], content: bytes) -> None:
     try:
-        write_atomically(path, packed.getvalue())
+        write_atomically(path, content)
     except OSError as error:
         raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error

@@ -5,15 +5,13 @@ All positions are within [−1, 1], y upwards, and deterministic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from macrid.concepts.space import space_of
 from macrid.errors import RequestError
-
-if TYPE_CHECKING:
-    from macrid.concepts.space import Space
-    from macrid.models.base import Recommender
+from macrid.models.base import Recommender
+from macrid.models.macridvae import MacridVAE
+from macrid.pictures.maps import main_coordinates, positions
 
 MOST_TSNE_ITEMS = 50_000  # 100 s on one core
 SAMPLE = 20_000  # of larger catalogues; 40 s
@@ -26,8 +24,6 @@ GOLDEN = np.pi * (3 - np.sqrt(5))
 
 def layout(model: Recommender) -> tuple[np.ndarray, np.ndarray]:
     """x and y (items,) by t-SNE; in large catalogues only for a sample, with the others next to their neighbours."""
-    from macrid.pictures.maps import positions
-
     vectors = _vectors(model)
     if vectors is None:
         return _sunflower(model.popularity)
@@ -50,29 +46,24 @@ def layout(model: Recommender) -> tuple[np.ndarray, np.ndarray]:
     return _scaled(placed)
 
 
-def rough(source: Space | Recommender) -> tuple[np.ndarray, np.ndarray]:
+def rough(model: Recommender) -> tuple[np.ndarray, np.ndarray]:
     """x and y (items,) quickly: concepts in a circle, each concept's items along its two main directions."""
-    from macrid.concepts.space import Space, space_of
-    from macrid.models.macridvae import MacridVAE
-
-    if isinstance(source, MacridVAE):
-        source = space_of(source)
-    if not isinstance(source, Space):
-        vectors = _vectors(source)
-        return _sunflower(source.popularity) if vectors is None else _scaled(_blob(vectors))
-    placed = np.zeros((len(source.items), 2))
-    count = source.concepts
-    main = _main(source.prototypes)
+    if not isinstance(model, MacridVAE):
+        vectors = _vectors(model)
+        return _sunflower(model.popularity) if vectors is None else _scaled(_blob(vectors))
+    space = space_of(model)
+    placed, count = np.zeros((len(space.items), 2)), space.concepts
+    main = main_coordinates(space.prototypes)
     order = np.argsort(np.argsort(np.arctan2(main[:, 1], main[:, 0]), kind="stable"))  # similar concepts side by side
     angle = 2 * np.pi * order / count
-    largest = max(len(source.members(k)) for k in range(count))
+    largest = max(len(space.members(k)) for k in range(count))
     for k in range(count):
-        items = source.members(k)
+        items = space.members(k)
         if not len(items):
             continue
         radius = 1.0 if count == 1 else 0.9 * np.sin(np.pi / count) * np.sqrt(max(len(items) / largest, 0.1))
         centre = 0.0 if count == 1 else np.array([np.cos(angle[k]), np.sin(angle[k])])
-        placed[items] = centre + radius * _blob(source.items[items])
+        placed[items] = centre + radius * _blob(space.items[items])
     return _scaled(placed)
 
 
@@ -119,23 +110,12 @@ def _densest(points: np.ndarray) -> np.ndarray:
 
 def _blob(vectors: np.ndarray) -> np.ndarray:
     """(n, 2) the two main directions with equal spread, outliers pulled in to the unit circle."""
-    main = _main(vectors)
+    main = main_coordinates(vectors)
     spread = main.std(axis=0)
     flat = spread <= 1e-6 * max(1.0, float(np.abs(vectors).max(initial=0)))
     main = np.where(flat, 0, main) / np.where(flat, 1, spread)
     length = np.linalg.norm(main, axis=1, keepdims=True)
     return main / np.sqrt(4 + length**2)
-
-
-def _main(vectors: np.ndarray) -> np.ndarray:
-    """(n, 2) coordinates along the two directions of largest spread."""
-    centred = vectors - vectors.mean(axis=0)
-    _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))  # in ascending order
-    main = directions[:, ::-1][:, :2]
-    main = main * np.where(main.sum(axis=0) < 0, -1, 1)  # the sign of an eigenvector is arbitrary
-    coordinates = np.zeros((len(vectors), 2))
-    coordinates[:, : main.shape[1]] = centred @ main
-    return coordinates
 
 
 def _sunflower(popularity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

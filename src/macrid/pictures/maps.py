@@ -73,15 +73,23 @@ def _components(model: MacridVAE, histories: sp.csr_array, count: int) -> tuple[
 
 def _start(unit: np.ndarray, seed: int) -> np.ndarray:
     """(points, 2) the two main directions, scaled to spread 1, with a little noise to separate equal points."""
-    start = np.zeros((len(unit), 2))
-    centred = unit - unit.mean(axis=0) if len(unit) else unit
-    values, directions = np.linalg.eigh(centred.T @ centred)  # in ascending order
-    main = directions[:, -2:][:, ::-1] * (values[-2:][::-1] > 1e-9 * max(len(unit), 1))
-    main *= np.where(main.sum(axis=0) < 0, -1, 1)  # the sign of an eigenvector is arbitrary
-    start[:, : main.shape[1]] = centred @ main
-    scale = start[:, 0].std() if len(unit) else 0.0
+    if not len(unit):
+        return np.zeros((0, 2))
+    start = main_coordinates(unit)
+    start[:, start.var(axis=0) <= 1e-9] = 0  # nothing but rounding
     noise = np.random.default_rng(seed).normal(scale=1e-2, size=start.shape)
-    return start / (scale or 1.0) + noise
+    return start / (start[:, 0].std() or 1.0) + noise
+
+
+def main_coordinates(vectors: np.ndarray) -> np.ndarray:
+    """(points, 2) along the two directions of largest spread."""
+    centred = vectors - vectors.mean(axis=0)
+    _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))  # in ascending order
+    main = directions[:, ::-1][:, :2]
+    main = main * np.where(main.sum(axis=0) < 0, -1, 1)  # the sign of an eigenvector is arbitrary
+    coordinates = np.zeros((len(vectors), 2))
+    coordinates[:, : main.shape[1]] = centred @ main
+    return coordinates
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from macrid.pictures.drawing import (
     heading,
     new_figure,
     plural,
-    save,
     shortened,
 )
 
@@ -48,13 +46,11 @@ class Colouring(NamedTuple):
     """Colours of users' components; all the same unless items are coloured by concept."""
 
 
-def draw_map(points: Mapping[str, Any], colouring: Colouring, path: str | PathLike[str]) -> None:
-    """points: from `maps.items_and_users`."""
-    save(map_figure(points, colouring), path)
-
-
 def map_figure(points: Mapping[str, Any], colouring: Colouring) -> Figure:
-    """Items on the left, users' components on the right in the same space, and a key."""
+    """Items on the left, users' components on the right in the same space, and a key.
+
+    points: from `maps.items_and_users`.
+    """
     items, users = points["items"], points["users"]
     figure = new_figure(14.4, 5.25)
     grid = grid_of(figure, ("items", "users", "key"), side=4.4)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from macrid.errors import MacridError
-from macrid.files import write_atomically
-from macrid.pictures.drawing import FAINT, INK, LINE, PALETTE, literal, new_figure, shortened
+from macrid.pictures.drawing import FAINT, INK, LINE, PALETTE, literal, new_figure, shortened, write
 from macrid.pictures.svg import draw_picture
 
 if TYPE_CHECKING:
@@ -64,11 +63,7 @@ def draw_strip(strips: Sequence[Strip], path: str | PathLike[str]) -> None:
         raise MacridError(f"{path}: cannot draw a strip as {kind or 'a file without a suffix'}; use one of {known}")
     if not strips:
         raise MacridError(f"{path}: no strips to draw")
-    content = strip_page(strips).encode() if kind in PAGES else _saved(strip_figure(strips), kind[1:])
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error
+    write(path, strip_page(strips).encode() if kind in PAGES else _saved(strip_figure(strips), kind[1:]))
 
 
 def strip_figure(strips: Sequence[Strip]) -> Figure:

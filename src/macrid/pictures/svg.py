@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 GRADIENT_PIXELS = 32  # per side, interpolated
 POINTS = 72  # per inch
+ZORDER = 2  # of every shape: equal ones are drawn in the order they are added
 
 
 class _Tiles(NamedTuple):
@@ -29,22 +28,21 @@ class _Tiles(NamedTuple):
     place: Affine2D
 
 
-def draw_picture(panel: Axes, picture: str, x: float, y: float, side: float, zorder: float = 2.0) -> None:
+def draw_picture(panel: Axes, picture: str, x: float, y: float, side: float) -> None:
     """Draw an SVG of 100 × 100 units at (x, y), `side` wide, on a panel in inches with y downwards.
 
-    picture: from `macrid.data.shop.pictures`. zorder: of its lowest shape; all stay below zorder + 1.
+    picture: from `macrid.data.shop.pictures`.
     """
     from matplotlib.transforms import Affine2D
 
     root = ElementTree.fromstring(picture)
     paints = {f"url(#{node.get('id')})": node for node in root.iter() if node.get("id")}
-    levels = (zorder + step / 10_000 for step in count())
-    _Painter(panel, paints, levels).group(root, Affine2D().scale(side / 100).translate(x, y), 1.0)
+    _Painter(panel, paints).group(root, Affine2D().scale(side / 100).translate(x, y), 1.0)
 
 
 class _Painter:
-    def __init__(self, panel: Axes, paints: dict[str, ElementTree.Element], levels: Iterator[float]) -> None:
-        self.panel, self.paints, self.levels = panel, paints, levels
+    def __init__(self, panel: Axes, paints: dict[str, ElementTree.Element]) -> None:
+        self.panel, self.paints = panel, paints
 
     def group(self, group: ElementTree.Element, place: Affine2D, opacity: float, tiles: _Tiles | None = None) -> None:
         for node in group:
@@ -89,7 +87,7 @@ class _Painter:
         if tiles is not None:
             vertices = (np.asarray(path.vertices)[None] + tiles.offsets[:, None]).reshape(-1, 2)
             path = Path(vertices, np.tile(np.asarray(path.codes), len(tiles.offsets)))
-        drawn = PathPatch(path, transform=place + self.panel.transData, zorder=next(self.levels), **look)
+        drawn = PathPatch(path, transform=place + self.panel.transData, zorder=ZORDER, **look)
         self.panel.add_artist(drawn)
         if tiles is not None:
             drawn.set_clip_path(tiles.path, tiles.place + self.panel.transData)
@@ -112,7 +110,7 @@ class _Painter:
         (left, top), (right, bottom) = path.get_extents().get_points()
         image = self.panel.imshow(shades, interpolation="bilinear", extent=(left, right, bottom, top), aspect="auto")
         transform = place + self.panel.transData
-        image.set(transform=transform, zorder=next(self.levels))
+        image.set(transform=transform, zorder=ZORDER)
         image.set_clip_path(path, transform)
 
 
@@ -133,6 +131,7 @@ def _placed(text: str, place: Affine2D) -> Affine2D:
 
 
 def _outline(kind: str, node: ElementTree.Element) -> Path:
+    from matplotlib.patches import BoxStyle
     from matplotlib.path import Path
     from matplotlib.transforms import Affine2D
 
@@ -142,12 +141,8 @@ def _outline(kind: str, node: ElementTree.Element) -> Path:
     if kind == "path":
         return _path(node.get("d", ""))
     if kind == "rect":
-        x, y, width, height, r = (number(name) for name in ("x", "y", "width", "height", "rx"))
-        right, low = x + width, y + height
-        return _path(
-            f"M{x + r} {y}H{right - r}Q{right} {y} {right} {y + r}V{low - r}Q{right} {low} {right - r} {low}"
-            f"H{x + r}Q{x} {low} {x} {low - r}V{y + r}Q{x} {y} {x + r} {y}Z"
-        )
+        box = BoxStyle.Round(pad=0, rounding_size=number("rx"))
+        return box(number("x"), number("y"), number("width"), number("height"), 1)
     radii = (number("r"), number("r")) if kind == "circle" else (number("rx"), number("ry"))
     return Affine2D().scale(*radii).translate(number("cx"), number("cy")).transform_path(Path.unit_circle())
 

@@ -35,14 +35,14 @@ def create_app(
     *,
     shared: Path | None = None,
     on_start: Callable[[Service], None] | None = None,
-    on_reload: Callable[[], None] | None = None,
+    on_reload: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """An ASGI app that serves a run, including the studio.
 
     shared, on_start, on_reload: for servers with several processes, see `macrid.serving.server`.
     """
     settings = settings or ServingSettings.make()
-    service = Service(run, settings, shared)
+    service = Service(run, settings, shared, on_reload)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -63,10 +63,11 @@ def create_app(
     )
     app.state.service = service
     problems.install(app)
-    app.include_router(router(service, on_reload))
-    app.include_router(health(service))
-    app.include_router(health(service), prefix="/v1", include_in_schema=False)
-    _serve_studio(app)
+    app.include_router(router)
+    app.include_router(health)
+    app.include_router(health, prefix="/v1", include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.add_api_route("/", _studio, methods=["GET", "HEAD"], include_in_schema=False)
     _describe(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
     app.add_middleware(Guard, service=service)
@@ -80,12 +81,8 @@ def create_app(
     return app
 
 
-def _serve_studio(app: FastAPI) -> None:
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
-    async def studio() -> FileResponse:
-        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
-
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+async def _studio() -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
 
 
 def _describe(app: FastAPI, settings: ServingSettings) -> None:

@@ -9,15 +9,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
 
+from macrid.control.engine import Answer, Question
 from macrid.serving.problems import RefusedError
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
 
-
-class Batcher(Generic[Question, Answer]):
+class Batcher:
     """Answers many questions with one call, on its own thread."""
 
     def __init__(

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.concepts.meaning import meaning_of
-from macrid.concepts.names import ConceptName, DimensionName, Names, ends, label
+from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.data.attributes import POPULARITY, read_attributes
+from macrid.serving.guard import may_edit
 from macrid.serving.problems import RefusedError
-from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 if TYPE_CHECKING:
@@ -21,19 +20,18 @@ if TYPE_CHECKING:
 
 MOST_KNOBS = 8  # per concept on the card; the rest have their own endpoint
 BINS = 32
-MOST_EVIDENCE = 5
 MOST_CATEGORIES = 200  # of an attribute on the map; the rest are "other"
 
 
 class Card:
     """Describes one run."""
 
-    def __init__(self, hosted: Hosted, settings: ServingSettings, can_edit: bool) -> None:
-        self.hosted, self.settings, self.can_edit = hosted, settings, can_edit
+    def __init__(self, hosted: Hosted) -> None:
+        self.hosted = hosted
 
     def model(self) -> dict[str, Any]:
         """As the schema `Model`."""
-        hosted, model, s = self.hosted, self.hosted.model, self.settings
+        hosted, model, s = self.hosted, self.hosted.model, self.hosted.settings
         return {
             "run": hosted.run.name,
             "run_id": hosted.run_id,
@@ -42,13 +40,13 @@ class Card:
             "model": type(model).__name__,
             "settings": model.settings.model_dump(mode="json"),
             "training": None if model.training is None else model.training.model_dump(mode="json"),
-            "data": _without_paths(hosted.config.get("data") or {}),
+            "data": {name: value for name, value in (hosted.config.get("data") or {}).items() if name != "path"},
             "items": len(model.items),
             "users": len(hosted.users),
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
-            "can_rename": self.can_edit and hosted.space is not None,
+            "can_rename": may_edit(s) and hosted.space is not None,
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
@@ -60,33 +58,22 @@ class Card:
                 "moves": s.max_moves,
                 "body": s.max_body,
             },
-            "concepts": [] if hosted.space is None else self.concepts(),
+            "concepts": [] if hosted.space is None else [self.concept(entry) for entry in hosted.names.concepts],
         }
 
     # Concepts and dimensions
-
-    def concepts(self) -> list[dict[str, Any]]:
-        return [self.concept(entry) for entry in self._names().concepts]
 
     def concept(self, entry: ConceptName) -> dict[str, Any]:
         """As the schema `Concept`."""
         space, model, k = self._space(), self.hosted.model, entry.concept
         members, popularity = space.members(k), model.popularity
-        knobs = [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]]
         return {
-            "concept": k,
-            "name": entry.name,
+            **entry.model_dump(mode="json"),
             "label": label(entry),
-            "edited": entry.edited,
             "items": len(members),
             "share": len(members) / len(model.items),
             "interactions": float(popularity[members].sum() / max(1, popularity.sum())),
-            "strength": entry.strength,
-            "p": entry.p,
-            "why": entry.why,
-            "evidence": [share.model_dump(mode="json") for share in entry.evidence[:MOST_EVIDENCE]],
-            "typical": [example.model_dump(mode="json") for example in entry.typical],
-            "dimensions": knobs,
+            "dimensions": [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]],
         }
 
     def dimensions(self, concept: int) -> list[dict[str, Any]]:
@@ -98,23 +85,12 @@ class Card:
         low, high = ends(entry)
         usual = self._range(entry.concept)[:, entry.dimension]
         return {
-            "concept": entry.concept,
-            "dimension": entry.dimension,
-            "name": entry.name,
+            **entry.model_dump(mode="json"),
             "label": entry.name or f"dimension {entry.dimension}",
             "low": low,
             "high": high,
-            "attribute": entry.attribute,
-            "kind": entry.kind,
-            "strength": entry.strength,
-            "p": entry.p,
-            "cross_validated": entry.cross_validated,
-            "edited": entry.edited,
-            "why": entry.why,
             "range": [round(float(end), 4) for end in usual],
             "histogram": self._histogram(entry.concept, entry.dimension, usual),
-            "examples": entry.examples.model_dump(mode="json"),
-            "evidence": [finding.model_dump(mode="json") for finding in entry.evidence[:MOST_EVIDENCE]],
         }
 
     def check(self, concept: int, dimension: int | None = None) -> None:
@@ -127,7 +103,7 @@ class Card:
 
     def _best_first(self, concept: int) -> list[DimensionName]:
         """Named dimensions by evidence, popularity last; then the rest by how much users differ."""
-        entries = [entry for entry in self._names().dimensions if entry.concept == concept]
+        entries = [entry for entry in self.hosted.names.dimensions if entry.concept == concept]
         low, high = self._range(concept)
 
         def order(entry: DimensionName) -> tuple[Any, ...]:
@@ -171,11 +147,6 @@ class Card:
         assert self.hosted.space is not None
         return self.hosted.space
 
-    def _names(self) -> Names:
-        names = meaning_of(self.hosted.model).names
-        assert names is not None
-        return names
-
     # Attributes, for maps
 
     @cached_property
@@ -187,33 +158,24 @@ class Card:
         }
 
     def values(self, name: str) -> dict[str, Any]:
-        """As the schema `MapValues`."""
-        model = self.hosted.model
-        if name == POPULARITY:
-            return {"name": name, "kind": "number", "values": self._shown(model.popularity), "labels": []}
-        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
-        if attribute is None:
-            raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
+        """As the schema `MapValues`; NaN where unknown."""
+        model, labels, has_several = self.hosted.model, [], False
         values = np.full(len(model.items), np.nan)
-        if attribute.numbers is not None:
+        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        if name == POPULARITY:
+            values[:] = model.popularity
+        elif attribute is None:
+            raise RefusedError(404, f"no attribute {name!r}; there are {', '.join(self.attributes)}")
+        elif attribute.numbers is not None:
             values[attribute.items] = attribute.numbers
-            return {"name": name, "kind": "number", "values": self._shown(values), "labels": []}
-        order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
-        place = np.argsort(order)  # of each value by frequency
-        shares = attribute.shares.tocsr()
-        first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
-        values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
-        labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
-        if len(order) > MOST_CATEGORIES:
-            labels.append("other")
-        about = {"labels": labels, "has_several": attribute.has_several}
-        return {"name": name, "kind": "category", "values": self._shown(values), **about}
-
-    def _shown(self, values: np.ndarray) -> list[float | None]:
-        """For the items on the map; None where unknown."""
-        return [None if np.isnan(value) else float(value) for value in values[self.hosted.on_map]]
-
-
-def _without_paths(data: dict[str, Any]) -> dict[str, Any]:
-    """The origin of the data, but not its path on this machine."""
-    return {name: value for name, value in data.items() if name != "path"}
+        else:
+            order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
+            place = np.argsort(order)  # of each value by frequency
+            shares = attribute.shares.tocsr()
+            first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
+            values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
+            labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
+            labels += ["other"] * (len(order) > MOST_CATEGORIES)
+            has_several = attribute.has_several
+        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": has_several}
+        return {**about, "values": values[self.hosted.on_map].tolist()}

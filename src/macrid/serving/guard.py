@@ -7,8 +7,8 @@ import hmac
 import ipaddress
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -40,10 +40,9 @@ HEADERS = {
 
 def is_local(host: str) -> bool:
     """Whether an address is reachable from this machine only."""
-    try:
+    with suppress(ValueError):
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def in_brackets(host: str) -> str:
@@ -85,8 +84,8 @@ class _Exchange:
         self.refusal: RefusedError | None = None
 
     async def run(self) -> None:
-        guard, began = self.guard, time.perf_counter()
-        guard.service.metrics.began()
+        guard, metrics, began = self.guard, self.guard.service.metrics, time.perf_counter()
+        metrics.in_flight.inc()
         try:
             await self._check()
             async with asyncio.timeout(guard.settings.timeout):
@@ -94,7 +93,12 @@ class _Exchange:
         except RefusedError as error:
             self.refusal = error
         except TimeoutError:
-            self.refusal = self._timed_out()
+            seconds = f"{guard.settings.timeout:g} s"
+            if self.scope["method"] not in ("GET", "HEAD") and not self.is_read:
+                self.refusal = RefusedError(408, f"the request was incomplete after {seconds}; send it again")
+            else:
+                detail = f"no response within {seconds}; ask for less or try later"
+                self.refusal = RefusedError(503, detail, {"retry-after": "1"})
         except Exception as error:
             log.error("%s %s failed", self.scope["method"], self.path, exc_info=error)
             self.refusal = RefusedError(500, "internal error; see the log of the service")
@@ -103,7 +107,9 @@ class _Exchange:
                 await self._refuse(self.refusal)
             route = getattr(self.scope.get("route"), "path", "/static" if self.path.startswith("/static/") else "other")
             method = self.scope["method"] if self.scope["method"] in METHODS else "other"
-            guard.service.metrics.ended(method, route, self.status, time.perf_counter() - began)
+            metrics.in_flight.dec()
+            metrics.requests.labels(method, route, self.status).inc()
+            metrics.seconds.labels(route).observe(time.perf_counter() - began)
             guard.service.answered += 1
 
     async def receive(self) -> Message:
@@ -130,58 +136,38 @@ class _Exchange:
         await self._send(message)
 
     async def _refuse(self, error: RefusedError) -> None:
-        headers = {**error.headers, **({} if self.is_read else {"connection": "close"})}
         self.refusal = None
-        answer = problem(error.status, str(error), self.path, headers=headers)
+        answer = problem(error, self.path)
+        if not self.is_read:
+            answer.headers["connection"] = "close"
         await answer(self.scope, self._receive, self.send)
 
     async def _check(self) -> None:
-        guard, path, method = self.guard, self.path, self.scope["method"]
+        settings, path, headers = self.guard.settings, self.path, self.headers
         if path not in PROBES:
-            await guard.host_check(self.scope, self._receive, self._refuse_host)
-        if method not in ("GET", "HEAD", "OPTIONS") and not self._is_allowed_origin():
-            raise RefusedError(403, "requests from pages of other sites are refused; allow a site with --origin")
-        length = self.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > guard.settings.max_body:
+            await self.guard.host_check(self.scope, self._receive, self._refuse_host)
+        if self.scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+            origin = headers.get("origin")  # of the page, from a browser; other clients send none
+            is_own = origin is None or origin.partition("://")[2] == headers.get("host")
+            if not is_own and origin not in settings.origins:
+                raise RefusedError(403, "requests from pages of other sites are refused; allow a site with --origin")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > settings.max_body:
             raise self._too_large()
-        if path not in (*PROBES, "/") and not path.startswith("/static/"):
-            self._check_token()
+        if settings.token is not None and path not in (*PROBES, "/") and not path.startswith("/static/"):
+            scheme, _, credentials = headers.get("authorization", "").partition(" ")
+            token = credentials.strip() if scheme.lower() == "bearer" else ""
+            if not hmac.compare_digest(token.encode("latin-1"), settings.token.encode()):
+                detail = "missing or invalid token; send 'Authorization: Bearer TOKEN'"
+                raise RefusedError(401, detail, {"www-authenticate": "Bearer"})
 
     async def _refuse_host(self, _: Message) -> None:
         """Replaces Starlette's plain-text response."""
         host, names = self.headers.get("host", "")[:80], ", ".join(self.guard.hosts)
         raise RefusedError(421, f"unknown host {host!r}; this service answers to {names} (add names with --name)")
 
-    def _is_allowed_origin(self) -> bool:
-        """Browsers send the origin of the page; other clients send none."""
-        origin = self.headers.get("origin")
-        if origin is None or origin in self.guard.settings.origins:
-            return True
-        try:
-            return urlsplit(origin).netloc == self.headers.get("host")
-        except ValueError:
-            return False
-
-    def _check_token(self) -> None:
-        token = self.guard.settings.token
-        if token is None:
-            return
-        scheme, _, credentials = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            credentials = ""
-        if not hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode()):
-            raise RefusedError(
-                401, "missing or invalid token; send 'Authorization: Bearer TOKEN'", {"www-authenticate": "Bearer"}
-            )
-
     def _too_large(self) -> RefusedError:
         return RefusedError(413, f"the request exceeds {self.guard.settings.max_body:,} bytes; send less at once")
-
-    def _timed_out(self) -> RefusedError:
-        seconds = f"{self.guard.settings.timeout:g} s"
-        if self.scope["method"] not in ("GET", "HEAD") and not self.is_read:
-            return RefusedError(408, f"the request was incomplete after {seconds}; send it again")
-        return RefusedError(503, f"no response within {seconds}; ask for less or try later", {"retry-after": "1"})
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,7 +20,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import fresh_names
-from macrid.control.engine import Answer, Engine, Question
+from macrid.control.engine import Engine
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import lock, write_atomically
@@ -32,7 +32,6 @@ from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
 from macrid.serving.card import Card
-from macrid.serving.guard import may_edit
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
 from macrid.serving.search import Search
@@ -53,10 +52,11 @@ class Hosted:
         on_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
         """shared: a folder for data that several processes share. on_batch: called with each batch size."""
-        self.run = run.resolve()
+        self.run, self.settings = run.resolve(), settings
         self.config = read_config(self.run)
         self.model: Recommender = load(self.run, settings.device, mapped=shared is not None)
         self.weights = weights_digest(self.run)
+        self.run_id = self.weights[:12]  # the same whatever the folder and the axes
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):
             if shared is not None:
@@ -65,9 +65,7 @@ class Hosted:
             if meaning_of(self.model).names is None:
                 meaning_of(self.model).names = fresh_names(self.model)
         self.engine = Engine(self.model)
-        self.batcher: Batcher[Question, Answer] = Batcher(
-            self.engine.answer, settings.together, settings.max_waiting, on_batch
-        )
+        self.batcher = Batcher(self.engine.answer, settings.together, settings.max_waiting, on_batch)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
         self.search = Search(self.model.items, self.titles, self.model.popularity)
@@ -81,7 +79,7 @@ class Hosted:
         self.fingerprint = _fingerprint(self.run)
         self._renaming = Lock()
         self._refs: dict[int, dict[str, Any]] = {}
-        self.card = Card(self, settings, may_edit(settings))
+        self.card = Card(self)
 
     @property
     def digest(self) -> str:
@@ -89,9 +87,10 @@ class Hosted:
         return hashlib.sha256(f"{self.weights} {self._names_at}".encode()).hexdigest()[:12]
 
     @property
-    def run_id(self) -> str:
-        """Identifies the weights, whatever the folder and the axes."""
-        return self.weights[:12]
+    def names(self) -> Names:
+        names = meaning_of(self.model).names
+        assert names is not None
+        return names
 
     def concepts(self) -> Space:
         """The space, with current names; a `RefusedError` for a model without concepts."""
@@ -147,12 +146,10 @@ class Hosted:
         at = _changed(self.run / "names.json")
         if at == self._names_at or at is None or self._is_turned():
             return
-        meaning = meaning_of(self.model)
-        assert meaning.names is not None
         with suppress(OSError, ValueError):  # being edited by hand; keep the current names
-            names = read_names(self.run)
-            if _sizes(names) == _sizes(meaning.names):
-                meaning.names = names
+            names, current = read_names(self.run), self.names
+            if (len(names.concepts), len(names.dimensions)) == (len(current.concepts), len(current.dimensions)):
+                meaning_of(self.model).names = names
         self._names_at = at
 
     def rename(self, change: Callable[[Names], Names]) -> None:
@@ -162,14 +159,12 @@ class Hosted:
             if self._is_turned():
                 raise RunError("the axes have been turned since the run was opened; reload it, then rename")
             self.refresh_names()
-            meaning = meaning_of(self.model)
-            assert meaning.names is not None
-            changed = change(meaning.names)
+            changed = change(self.names)
             try:
                 write_names(changed, self.run)
             except OSError as error:
                 raise RunError(f"cannot write names ({error.strerror or error}); nothing was renamed") from error
-            meaning.names = changed
+            meaning_of(self.model).names = changed
             self._names_at = _changed(self.run / "names.json")
 
     def _is_turned(self) -> bool:
@@ -209,15 +204,10 @@ def _share_decoder(model: MacridVAE, path: Path) -> None:
 
 
 def _read_metrics(run: Path) -> dict[str, Any] | None:
-    try:
+    with suppress(OSError, ValueError):
         metrics = json.loads((run / "metrics.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return metrics if isinstance(metrics, dict) else None
-
-
-def _sizes(names: Names) -> tuple[int, int]:
-    return len(names.concepts), len(names.dimensions)
+        return metrics if isinstance(metrics, dict) else None
+    return None
 
 
 def _fingerprint(run: Path) -> dict[str, tuple[int, int] | None]:
@@ -240,8 +230,7 @@ def _locked(run: Path) -> Iterator[None]:
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
-    try:
+    with suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
+        return stat.st_mtime_ns, stat.st_size
+    return None

@@ -17,35 +17,18 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self.requests = Counter(
             "macrid_requests", "Requests answered.", ["method", "route", "status"], registry=registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "macrid_request_duration_seconds", "Response time.", ["route"], buckets=SECONDS, registry=registry
         )
-        self._batch = Histogram("macrid_batch_requests", "Requests per model batch.", buckets=USERS, registry=registry)
-        self._reloads = Counter("macrid_reloads", "Reloads of the run, by outcome.", ["outcome"], registry=registry)
-        self._in_flight = Gauge(
+        self.batch = Histogram("macrid_batch_requests", "Requests per model batch.", buckets=USERS, registry=registry)
+        self.reloads = Counter("macrid_reloads", "Reloads of the run, by outcome.", ["outcome"], registry=registry)
+        self.in_flight = Gauge(
             "macrid_in_flight_requests", "Requests being answered.", multiprocess_mode="livesum", registry=registry
         )
-        self._items = Gauge("macrid_items", "Items in the catalogue.", multiprocess_mode="max", registry=registry)
-
-    def began(self) -> None:
-        self._in_flight.inc()
-
-    def ended(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._in_flight.dec()
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def batch(self, size: int) -> None:
-        self._batch.observe(size)
-
-    def serves(self, items: int) -> None:
-        self._items.set(items)
-
-    def reloaded(self, outcome: str) -> None:
-        self._reloads.labels(outcome).inc()
+        self.items = Gauge("macrid_items", "Items in the catalogue.", multiprocess_mode="max", registry=registry)
 
     def text(self) -> tuple[bytes, str]:
         """The metrics and their media type."""

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import unquote
 
-import numpy as np
+import pyarrow as pa
 
 from macrid.data.shop.assortment import CATEGORIES, COLUMNS, picture_of
 from macrid.errors import MacridError
 from macrid.models.base import Recommender
 
-MEDIA_TYPES = {
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".webp": "image/webp",
-    ".gif": "image/gif",
-    ".avif": "image/avif",
-}
+SUFFIXES = ("svg", "png", "jpg", "jpeg", "webp", "gif", "avif")
+MEDIA_TYPES = {f".{name}": f"image/{name}" for name in SUFFIXES} | {".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 LARGEST_FILE = 5 * 2**20  # bytes
 CACHED_DRAWINGS = 4096  # a few KB each
 
@@ -34,16 +26,11 @@ class Pictures:
         """folder: listed now; files added later are not seen."""
         self._model = model
         self._files = {} if folder is None else _files(model, folder)
-        self._has_drawing = _has_drawing(model)
         self._draw = lru_cache(maxsize=CACHED_DRAWINGS)(self._drawing)
-
-    @property
-    def any(self) -> bool:
-        """Whether any item has one."""
-        return bool(self._files) or bool(self._has_drawing.any())
+        self.any = bool(self._files) or _has_drawings(model.table)
 
     def has(self, position: int) -> bool:
-        return position in self._files or bool(self._has_drawing[position])
+        return position in self._files or self._draw(position) is not None
 
     def of(self, position: int) -> tuple[bytes, str] | None:
         """Content and media type; None without a picture, or if its file is now missing or too large."""
@@ -51,32 +38,18 @@ class Pictures:
         if file is not None:
             content = _read(file)
             return None if content is None else (content, MEDIA_TYPES[file.suffix.lower()])
-        return (self._draw(position), MEDIA_TYPES[".svg"]) if self.has(position) else None
+        drawing = self._draw(position)
+        return None if drawing is None else (drawing.encode(), MEDIA_TYPES[".svg"])
 
-    def etag(self, position: int) -> str | None:
-        """Quoted; changes with the picture."""
-        file = self._files.get(position)
-        if file is None:
-            return f'"{sha256(self._draw(position)).hexdigest()[:16]}"' if self.has(position) else None
-        try:
-            stat = file.stat()
-        except OSError:
-            return None
-        return f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
-
-    def _drawing(self, position: int) -> bytes:
-        drawn = picture_of(self._model.items, self._model.table, self._model.items[position])
-        assert drawn is not None
-        return drawn.encode()
+    def _drawing(self, position: int) -> str | None:
+        return picture_of(self._model.items, self._model.table, self._model.items[position])
 
 
-def _has_drawing(model: Recommender) -> np.ndarray:
-    """Which items belong to the built-in shop: (items,)."""
-    table = model.table
+def _has_drawings(table: pa.Table | None) -> bool:
+    """Whether any item belongs to the built-in shop."""
     if table is None or not {"title", *COLUMNS} <= set(table.column_names):
-        return np.zeros(len(model.items), dtype=bool)
-    drawable = {kind.name for kind in CATEGORIES}
-    return np.array([name in drawable for name in map(str, table.column("category").to_pylist())], dtype=bool)
+        return False
+    return not {kind.name for kind in CATEGORIES}.isdisjoint(table.column("category").to_pylist())
 
 
 def _files(model: Recommender, folder: Path) -> dict[int, Path]:

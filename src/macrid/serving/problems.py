@@ -28,54 +28,44 @@ class RefusedError(MacridError):
         self.status, self.headers = status, headers or {}
 
 
-def problem(
-    status: int,
-    detail: str,
-    instance: str,
-    errors: list[dict[str, Any]] | None = None,
-    headers: dict[str, str] | None = None,
-) -> Response:
-    """An error response."""
-    content: dict[str, Any] = {
+def problem(error: RefusedError, instance: str, **more: Any) -> Response:
+    """An error response, with more members as needed."""
+    content = {
         "type": "about:blank",
-        "title": TITLES.get(status) or HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
+        "title": _title(error.status),
+        "status": error.status,
+        "detail": str(error),
         "instance": quote(instance),
+        **more,
     }
-    if errors is not None:
-        content["errors"] = errors
-    body = json.dumps(content, ensure_ascii=True, default=str)
-    return Response(body, status, headers={"cache-control": "no-store", **(headers or {})}, media_type=MEDIA_TYPE)
+    headers = {"cache-control": "no-store", **error.headers}
+    return Response(json.dumps(content, default=str), error.status, headers, MEDIA_TYPE)
 
 
 def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route, for its OpenAPI description."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": TITLES.get(status) or HTTPStatus(status).phrase, "content": content}
-        for status in sorted({*common, *statuses})
-    }
+    return {status: {"description": _title(status), "content": content} for status in sorted({*common, *statuses})}
+
+
+def _title(status: int) -> str:
+    return TITLES.get(status) or HTTPStatus(status).phrase
 
 
 def install(app: FastAPI) -> None:
     """Return every error of an app as a problem."""
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> Response:
-        return problem(error.status, str(error), request.url.path, headers=error.headers)
-
     @app.exception_handler(MacridError)
     async def failed(request: Request, error: MacridError) -> Response:
-        return problem(422 if isinstance(error, RequestError) else 409, str(error), request.url.path)
+        if not isinstance(error, RefusedError):
+            error = RefusedError(422 if isinstance(error, RequestError) else 409, str(error))
+        return problem(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         errors = [{"at": _place(entry["loc"]), "message": _message(entry)} for entry in error.errors()[:MOST_ERRORS]]
-        first = errors[0]
-        more = " (and more)" if len(errors) > 1 else ""
-        detail = f"{first['at']}: {first['message']}{more}" if first["at"] else f"{first['message']}{more}"
-        return problem(422, detail, request.url.path, errors)
+        detail = ": ".join(text for text in errors[0].values() if text) + (" (and more)" if len(errors) > 1 else "")
+        return problem(RefusedError(422, detail), request.url.path, errors=errors)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
@@ -84,7 +74,7 @@ def install(app: FastAPI) -> None:
             404: "no such endpoint; see /v1/openapi.json",
         }
         detail = details.get(error.status_code, str(error.detail))
-        return problem(error.status_code, detail, request.url.path, headers=dict(error.headers or {}))
+        return problem(RefusedError(error.status_code, detail, dict(error.headers or {})), request.url.path)
 
 
 def _place(path: tuple[Any, ...]) -> str:

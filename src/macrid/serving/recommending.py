@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.serving import schemas
 from macrid.serving.hosted import Hosted
-from macrid.serving.problems import RefusedError
 from macrid.serving.service import Service
 
 LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
@@ -29,35 +28,38 @@ MOST_BATCH_ITEMS = 100_000  # in all lists together
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """A user to recommend for."""
+    """A user to recommend for; items are positions."""
 
     history: np.ndarray
-    """Positions of items."""
-    unknown: list[Id]
     seen: np.ndarray
-    """Positions that `exclude_seen` leaves out."""
+    """What `exclude_seen` leaves out."""
+    unknown: Sequence[Id] = ()
+
+    def hidden(self, request: schemas.Listing, excluded: np.ndarray) -> np.ndarray:
+        """What may not be listed. excluded: the known ones among those that the request excludes."""
+        return np.union1d(self.seen if request.exclude_seen else self.seen[:0], excluded)
 
 
-def person_of(hosted: Hosted, service: Service, history: Sequence[Id] | None, user: Id | None) -> Person:
+def person_of(hosted: Hosted, history: Sequence[Id] | None, user: Id | None) -> Person:
     """From a history or a known user."""
     if history is None:
         assert user is not None
-        return Person(hosted.users.history(user), [], hosted.users.seen(user))
-    check_length(service, history, "history")
+        return Person(*hosted.users.find(user))
+    check_limits(hosted, history=history)
     known, unknown = hosted.positions(history)
     if unknown and not len(known):
         raise RequestError(f"the history has no known item; {hosted.unknown(unknown)}")
-    return Person(known, unknown, known)
+    return Person(known, known, unknown)
 
 
-def check_length(service: Service, ids: Sequence[Id] | None, what: str) -> None:
-    if ids is not None and len(ids) > service.settings.max_history:
-        raise RequestError(f"{what} has {len(ids):,} items; the limit is {service.settings.max_history:,}")
-
-
-def check_n(service: Service, n: int) -> None:
-    if n > service.settings.max_items:
-        raise RequestError(f"n is {n:,}; the limit is {service.settings.max_items:,}")
+def check_limits(hosted: Hosted, n: int = 1, **lists: Sequence[Id] | None) -> None:
+    """Refuse a large n or long lists of ids, given by their names."""
+    settings = hosted.settings
+    if n > settings.max_items:
+        raise RequestError(f"n is {n:,}; the limit is {settings.max_items:,}")
+    for name, ids in lists.items():
+        if ids is not None and len(ids) > settings.max_history:
+            raise RequestError(f"{name} has {len(ids):,} items; the limit is {settings.max_history:,}")
 
 
 async def moves_of(
@@ -72,7 +74,7 @@ async def moves_of(
     if len(request.moves) > service.settings.max_moves:
         raise RequestError(f"{len(request.moves)} moves; the limit is {service.settings.max_moves}")
     space = hosted.concepts()
-    moves = tuple(Move.read(move.model_dump(exclude_none=True)) for move in request.moves)
+    moves = tuple(Move(**dict(move)) for move in request.moves)
     is_same_run = request.run in (None, hosted.run_id)
     for move in moves:
         if move.towards is not None and move.towards not in space.towards:
@@ -81,33 +83,10 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-def question_of(
-    hosted: Hosted,
-    service: Service,
-    person: Person,
-    n: int,
-    exclude_seen: bool,
-    include: Sequence[Id] | None = None,
-    exclude: Sequence[Id] | None = None,
-    **more: Any,
-) -> Question:
-    """more: other fields of `Question`."""
-    for what, ids in (("include", include), ("exclude", exclude)):
-        check_length(service, ids, what)
-    check_n(service, n)
-    hidden = person.seen if exclude_seen else person.seen[:0]
-    if exclude:
-        hidden = np.union1d(hidden, hosted.positions(exclude)[0])
-    allowed = None
-    if include is not None:
-        allowed = np.zeros(len(hosted.model.items), dtype=bool)
-        allowed[hosted.all_known(include, "include")] = True
-    return Question(person.history, n, hidden, allowed, **more)
-
-
 async def recommend(hosted: Hosted, service: Service, request: schemas.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
-    person = person_of(hosted, service, request.history, request.user)
+    person = person_of(hosted, request.history, request.user)
+    check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
     if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
         raise RequestError(
             f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
@@ -115,17 +94,20 @@ async def recommend(hosted: Hosted, service: Service, request: schemas.Recommend
     moves, warnings = await moves_of(hosted, service, request)
     if request.by_concept or request.concept is not None:
         hosted.concepts()
-    question = question_of(
-        hosted, service, person, request.n, request.exclude_seen, request.include, request.exclude, moves=moves,
+    allowed, (excluded, _) = None, hosted.positions(request.exclude or ())
+    if request.include is not None:
+        allowed = np.zeros(len(hosted.model.items), dtype=bool)
+        allowed[hosted.all_known(request.include, "include")] = True
+    question = Question(
+        person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
         bounded=request.bounded, concept=request.concept, by_concept=request.by_concept,
     )  # fmt: skip
     if question.by_concept:  # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
-    reasons = None
-    if request.explain and len(person.history):
-        reasons = await service.at_length(_reasons, hosted, person, answer)
+    has_reasons = request.explain and len(person.history)
+    reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
     content = recommended(hosted, answer, person.unknown, request.before, reasons)
     if request.moves and not moves:
         content["moves"] = []
@@ -162,14 +144,10 @@ def recommended(
 
 
 def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-    items = [
-        {**hosted.ref(position), "score": float(f"{score:.6g}")}
+    return [
+        {**hosted.ref(position), "score": float(f"{score:.6g}"), **(reasons or {}).get(position, {})}
         for position, score in zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True)
     ]
-    if reasons is not None:
-        for position, item in zip(ranking.positions.tolist(), items, strict=True):
-            item["reason"] = reasons[position]
-    return items
 
 
 def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, Any]:
@@ -189,14 +167,14 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
 
 
 def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """By position, for every listed item."""
+    """The field `reason` of every listed item, by position."""
     model = hosted.model
     rankings = [answer.ranking, *answer.of_concepts.values()]
     listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
     ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
     reasons = explain(model, history, ids, most=MOST_PULLS)
     return {
-        int(at): {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}
+        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}}
         for at, reason in zip(listed, reasons, strict=True)
     }
 
@@ -207,36 +185,26 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
     if count > most:
         raise RequestError(f"{count:,} histories; the limit is {most:,}")
     if not count:
-        raise RefusedError(422, "histories is empty; send at least one")
+        raise RequestError("histories is empty; send at least one")
     if count * request.n > MOST_BATCH_ITEMS:
         raise RequestError(
             f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
         )
-    check_length(service, request.exclude, "exclude")
-    return await service.at_length(_batch, hosted, service, request)
+    check_limits(hosted, request.n, exclude=request.exclude)
+    return await service.at_length(_batch, hosted, request)
 
 
-def _batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> dict[str, Any]:
-    excluded = None if request.exclude is None else [hosted.model.items[int(at)] for at in
-                                                     hosted.positions(request.exclude)[0]]  # fmt: skip
-    questions, unknown, results = [], [], []
-    for place, history in enumerate(request.histories):
-        with _naming(place):
-            person = person_of(hosted, service, history, None)
-            questions.append(question_of(hosted, service, person, request.n, request.exclude_seen, exclude=excluded))
-        unknown.append(person.unknown)
-    for place, answer in enumerate(hosted.engine.answer(questions)):
-        with _naming(place):
+def _batch(hosted: Hosted, request: schemas.BatchRequest) -> dict[str, Any]:
+    place, people, results = 0, [], []
+    excluded, _ = hosted.positions(request.exclude or ())
+    try:
+        for place, history in enumerate(request.histories):  # noqa: B007  # named in the error
+            people.append(person_of(hosted, history, None))
+        questions = [Question(person.history, request.n, person.hidden(request, excluded)) for person in people]
+        for place, answer in enumerate(hosted.engine.answer(questions)):
             if isinstance(answer, Exception):
                 raise answer
-        results.append(recommended(hosted, answer, unknown[place]))
-    return {"results": results}
-
-
-@contextmanager
-def _naming(place: int) -> Iterator[None]:
-    """Name the history that an error is about."""
-    try:
-        yield
+            results.append(recommended(hosted, answer, people[place].unknown))
     except RequestError as error:
         raise RequestError(f"histories[{place}]: {error}") from None
+    return {"results": results}

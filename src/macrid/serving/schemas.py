@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import (
     BaseModel,
     ConfigDict,
-    FailFast,
     Field,
+    JsonValue,
     PlainValidator,
     StrictInt,
     StringConstraints,
@@ -33,13 +33,8 @@ Id = Annotated[
 ]
 
 
-class _First(FailFast):
-    """Report only the first of many invalid entries."""
-
-    __hash__ = object.__hash__
-
-
-Ids = Annotated[list[Id], _First()]
+FirstError = Field(fail_fast=True)  # report only the first of many invalid entries
+Ids = Annotated[list[Id], FirstError]
 Name = Annotated[str, StringConstraints(max_length=200)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 
@@ -50,13 +45,8 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-# Requests
-
-
-class Move(Wire):
+class Move(Wire, json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]}):
     """A coordinate `to` a value or `by` an amount, an `amount` towards an attribute, or the `share` of a concept."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]})
 
     concept: StrictInt | Name | None = None
     """Its number or name."""
@@ -98,7 +88,7 @@ class Who(Wire):
 class Moving(Who):
     """A user and moves."""
 
-    moves: Annotated[list[Move], _First()] = Field(default_factory=list)
+    moves: Annotated[list[Move], FirstError] = []
     """Applied in order; the same moves give the same list."""
     bounded: bool = True
     """Stay within the range of real users."""
@@ -107,31 +97,28 @@ class Moving(Who):
     name where possible, otherwise left out; `warnings` say which."""
 
 
-class RecommendRequest(Moving):
-    """What to recommend and to whom."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"history": ["bag-0001", "bag-0012"], "n": 5},
-                {
-                    "user": "test-0",
-                    "n": 8,
-                    "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}],
-                    "explain": True,
-                },
-            ]
-        }
-    )
+class Listing(Wire):
+    """The items to list."""
 
     n: Count = 10
-    """Number of items; with `by_concept`, at most this many per concept."""
+    """Number of items per list; with `by_concept`, at most this many per concept."""
     exclude_seen: bool = True
     """Leave out items of the history."""
-    include: Ids | None = None
-    """Choose only among these; all must be known."""
     exclude: Ids | None = None
     """Leave these out."""
+
+
+RECOMMEND_EXAMPLES: list[JsonValue] = [
+    {"history": ["bag-0001", "bag-0012"], "n": 5},
+    {"user": "test-0", "n": 8, "moves": [{"concept": "bags", "dimension": "size", "to": 0.3}], "explain": True},
+]
+
+
+class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
+    """What to recommend and to whom."""
+
+    include: Ids | None = None
+    """Choose only among these; all must be known."""
     concept: Annotated[int, Field(strict=True, ge=0)] | None = None
     """List the best items of this concept only, and compare them with its list before the moves."""
     by_concept: bool = False
@@ -142,32 +129,18 @@ class RecommendRequest(Moving):
     """Also return the list without the moves."""
 
 
-class BatchRequest(Wire):
+class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
     """Many histories, each as in `/v1/recommend` without moves."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004", "mug-0007"]], "n": 5}]}
-    )
-
-    histories: Annotated[list[Ids], _First()]
-    n: Count = 10
-    exclude_seen: bool = True
-    exclude: Ids | None = None
-    """Left out of every list."""
+    histories: Annotated[list[Ids], FirstError]
 
 
-class EncodeRequest(Moving):
+class EncodeRequest(Moving, json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]}):
     """Whose position to return."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"history": ["bag-0001", "bag-0012"]}]})
 
-
-class TraverseRequest(Wire):
+class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8}]}):
     """A walk along a dimension, from an item or from a user's position in a concept."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"item": "bag-0001", "dimension": "size", "steps": 8, "keep_start": True}]}
-    )
 
     item: Id | None = None
     history: Ids | None = None
@@ -184,36 +157,25 @@ class TraverseRequest(Wire):
     """Always include the item itself."""
 
 
-class ItemsRequest(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]})
-
+class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):
     ids: Ids
 
 
-class ConceptRename(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "handbags"}]})
-
+class ConceptRename(Wire, json_schema_extra={"examples": [{"name": "handbags"}]}):
     name: str
 
 
-class DimensionRename(Wire):
+class DimensionRename(Wire, json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]}):
     """New names for a dimension or its ends; omitted ones stay."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "size", "low": "small", "high": "large"}]})
 
     name: str | None = None
     low: str | None = None
     high: str | None = None
 
 
-class ReloadRequest(Wire):
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]})
-
+class ReloadRequest(Wire, json_schema_extra={"examples": [{}, {"run": "run-2026-11"}]}):
     run: Annotated[str, StringConstraints(max_length=255)] | None = None
     """Name of a folder beside the current run; default: the current run again."""
-
-
-# Responses
 
 
 class ItemRef(Wire):
@@ -237,14 +199,17 @@ class Reason(Wire):
     """The most influential items of the history, strongest first."""
 
 
-class Scored(ItemRef):
-    """A recommended or similar item."""
-
-    score: float
+class Placed(ItemRef):
     concept: int | None = None
     """The most likely concept."""
     concept_share: float | None = None
     """Its probability."""
+
+
+class Scored(Placed):
+    """A recommended or similar item."""
+
+    score: float
     reason: Reason | None = None
 
 

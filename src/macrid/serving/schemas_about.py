@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
-from macrid.serving.schemas import ItemRef, Wire
+from macrid.concepts.names import ConceptName, DimensionName
+from macrid.serving.schemas import Placed, Wire
 
 
-class Found(ItemRef):
+class Found(Placed):
     """A listed item."""
 
-    concept: int | None = None
-    """The most likely concept."""
-    concept_share: float | None = None
-    """Its probability."""
     popularity: int
+    """Number of users who had it in training."""
 
 
 class ItemPage(Wire):
@@ -32,13 +30,11 @@ class ItemList(Wire):
     unknown: list[str]
 
 
-class Item(ItemRef):
-    concept: int | None
-    concept_share: float | None
+class Item(Found, json_schema_serialization_defaults_required=True):
+    """Everything known about an item."""
+
     concepts: list[float] | None
     """Probability of each concept."""
-    popularity: int
-    """Number of users who had it in training."""
     attributes: dict[str, JsonValue]
     picture: str | None
     """Path of its picture."""
@@ -71,53 +67,29 @@ class Histogram(Wire):
     counts: list[int]
 
 
-class Dimension(Wire):
+class Dimension(DimensionName, json_schema_serialization_defaults_required=True):
     """A dimension of a concept, along the axes in use."""
 
-    concept: int
-    dimension: int
-    name: str | None
     label: str
     """Display text: the name, or else the number."""
     low: str
     """Describes the low end."""
     high: str
-    attribute: str | None
-    kind: str | None
-    strength: float | None
-    """Absolute rank correlation with the attribute, 0 to 1."""
-    p: float | None
-    cross_validated: bool
-    edited: bool
-    why: str | None
-    """Why it has no name."""
     range: list[float]
     """Range of real users and of a slider: [low, high]."""
     histogram: Histogram
-    examples: dict[Literal["low", "high"], list[ItemRef]]
-    evidence: list[dict[str, JsonValue]]
-    """Correlated attributes, with strengths."""
 
 
-class Concept(Wire):
+class Concept(ConceptName, json_schema_serialization_defaults_required=True):
     """A concept and its best dimensions."""
 
-    concept: int
-    name: str | None
     label: str
     """Display text: the name, or else a typical item, or else the number."""
-    edited: bool
     items: int
     share: float
     """Share of all items."""
     interactions: float
     """Share of all training interactions."""
-    strength: float | None
-    p: float | None
-    why: str | None
-    """Why it has no name."""
-    evidence: list[dict[str, JsonValue]]
-    typical: list[ItemRef]
     dimensions: list[Dimension]
     """Best evidence first."""
 
@@ -225,22 +197,17 @@ class Ready(Health):
     digest: str
 
 
-class Problem(BaseModel):
-    """An error (RFC 9457)."""
+PROBLEM: dict[str, JsonValue] = {
+    "type": "about:blank",
+    "title": "Unprocessable Content",
+    "status": 422,
+    "detail": "n: input should be greater than or equal to 1",
+    "instance": "/v1/recommend",
+}
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "about:blank",
-                    "title": "Unprocessable Content",
-                    "status": 422,
-                    "detail": "n: input should be greater than or equal to 1",
-                    "instance": "/v1/recommend",
-                }
-            ]
-        }
-    )
+
+class Problem(BaseModel, json_schema_extra={"examples": [PROBLEM]}):
+    """An error (RFC 9457)."""
 
     type: str = "about:blank"
     title: str

@@ -33,8 +33,7 @@ class Search:
     def __init__(self, ids: Ids, titles: Sequence[str | None] | None, popularity: np.ndarray) -> None:
         self._ids, self._titles = ids, titles
         self._order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
-        self._rank = np.empty(len(ids), dtype=np.int64)
-        self._rank[self._order] = np.arange(len(ids))
+        self._rank = np.argsort(self._order)
         self._lock = Lock()
 
     def find(
@@ -66,9 +65,11 @@ class Search:
         if among is not None:
             allowed[~among] = NONE
         words = _words(query)
+        with self._lock:  # one thread builds the index, others wait
+            index = self._index
         tiers = self._tiers_of(words, allowed, "none")
-        tiers[(tiers == WHOLE + 1) & (self._index.titles == hash(" ".join(words)))] = 0
-        tiers = np.maximum(np.minimum(tiers, self._sorted_ids.tiers(query)), allowed)
+        tiers[(tiers == WHOLE + 1) & (index.titles == hash(" ".join(words)))] = 0
+        tiers = np.maximum(np.minimum(tiers, self._tiers_of_ids(query)), allowed)
         for typos in ("unknown", "all"):
             if tiers.min(initial=NONE) == NONE:
                 tiers = self._tiers_of(words, allowed, typos)
@@ -83,42 +84,29 @@ class Search:
                 break
         return np.where(worst == NONE, NONE, worst + 1)
 
-    @property
-    def _index(self) -> _Index:
-        with self._lock:  # one thread builds it, others wait
-            return self._built
-
-    @cached_property
-    def _built(self) -> _Index:
-        return _build([None] * len(self._ids) if self._titles is None else self._titles)
-
-    @cached_property
-    def _sorted_ids(self) -> _SortedIds:
-        lower = pc.utf8_lower(self._ids.array.cast(pa.string()))
-        order = pc.sort_indices(lower)
-        return _SortedIds(lower.take(order), order.to_numpy().astype(np.int64))
-
-
-@dataclass(frozen=True)
-class _SortedIds:
-    """Lower-case ids, sorted."""
-
-    ids: pa.Array
-    positions: np.ndarray
-
-    def tiers(self, query: str) -> np.ndarray:
-        """(items,) 0 for an exact match, more for ids that start with the query."""
+    def _tiers_of_ids(self, query: str) -> np.ndarray:
+        """0 for the query itself, more for ids that start with it."""
         query = pc.utf8_lower(pa.scalar(query.encode("utf-8", "replace").decode())).as_py()
-        places = range(len(self.ids))
-        start = bisect_left(places, query, key=self._id)
-        end = bisect_right(places, query, start, key=lambda place: self._id(place)[: len(query)])
+        ids, positions = self._sorted_ids
+        places = range(len(ids))
+        start = bisect_left(places, query, key=lambda place: ids[place].as_py())
+        end = bisect_right(places, query, start, key=lambda place: ids[place].as_py()[: len(query)])
+        last = bisect_right(places, query, start, end, key=lambda place: ids[place].as_py())
         tiers = np.full(len(places), NONE, dtype=np.uint8)
-        tiers[self.positions[start:end]] = PREFIX + 1
-        tiers[self.positions[start : bisect_right(places, query, start, end, key=self._id)]] = 0
+        tiers[positions[start:end]] = PREFIX + 1
+        tiers[positions[start:last]] = 0
         return tiers
 
-    def _id(self, place: int) -> str:
-        return self.ids[place].as_py()
+    @cached_property
+    def _sorted_ids(self) -> tuple[pa.Array, np.ndarray]:
+        """In lower case, with their positions."""
+        lower = pc.utf8_lower(self._ids.array.cast(pa.string()))
+        order = pc.sort_indices(lower)
+        return lower.take(order), order.to_numpy()
+
+    @cached_property
+    def _index(self) -> _Index:
+        return _build([None] * len(self._ids) if self._titles is None else self._titles)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,11 +52,9 @@ def serve(
     listening: a bound socket. on_ready: called with the address of the studio once requests are answered.
     """
     bound = listening or bind(settings)
-    _log_to_stderr()
-    _ignore_hangups()
+    _prepare(settings)
     report_ready = partial(on_ready, address_of(bound, settings))
     if settings.workers == 1:
-        use_threads(settings)
         app = create_app(run, settings, on_start=lambda service: started(service, report_ready))
         server = uvicorn.Server(_config(app, settings))
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal again
@@ -87,9 +86,16 @@ def address_of(bound: socket.socket, settings: ServingSettings) -> str:
     return f"http://{in_brackets(host)}:{bound.getsockname()[1]}/"
 
 
-def use_threads(settings: ServingSettings) -> None:
-    """Leave one core of several to request handling."""
+def _prepare(settings: ServingSettings) -> None:
+    """Leave one core of several to requests, log to stderr, and ignore SIGHUP until there is a run to reload."""
     torch.set_num_threads(settings.threads or max(1, cores() // settings.workers - 1))
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def started(service: Service, report_ready: Callable[[], None] | None = None) -> None:
@@ -117,16 +123,11 @@ def started(service: Service, report_ready: Callable[[], None] | None = None) ->
 
 def worker_app() -> Any:
     """The app of a worker process, called by uvicorn."""
-    arguments = json.loads(os.environ[WORKER_ENV])
-    settings = ServingSettings.make(arguments["settings"])
-    use_threads(settings)
-    _log_to_stderr()
-    _ignore_hangups()
-    parent = os.getppid()
-    return create_app(
-        arguments["run"], settings, shared=Path(arguments["shared"]), on_start=started,
-        on_reload=lambda: os.kill(parent, signal.SIGHUP),
-    )  # fmt: skip
+    run, settings, shared = json.loads(os.environ[WORKER_ENV])
+    settings = ServingSettings.make(settings)
+    _prepare(settings)
+    reload_all = partial(os.kill, os.getppid(), signal.SIGHUP)
+    return create_app(run, settings, shared=Path(shared), on_start=started, on_reload=reload_all)
 
 
 class _Many(Multiprocess):
@@ -150,13 +151,12 @@ def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repo
     shared = Path(tempfile.mkdtemp(prefix="macrid-serving-"))
     try:
         (shared / "metrics").mkdir()
-        use_threads(settings)
         Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
         os.environ[SHARED] = str(shared / "metrics")
-        os.environ[WORKER_ENV] = json.dumps(
-            {"run": str(run.absolute()), "settings": settings.model_dump(mode="json"), "shared": str(shared)}
-        )
-        config = _config("macrid.serving.server:worker_app", settings, factory=True, workers=settings.workers)
+        arguments = str(run.absolute()), settings.model_dump(mode="json"), str(shared)
+        os.environ[WORKER_ENV] = json.dumps(arguments)
+        app = f"{__name__}:worker_app"  # by name: a process must answer uvicorn before it has imported torch
+        config = _config(app, settings, factory=True, workers=settings.workers)
         many = _Many(config, sockets=[bound])
         threading.Thread(target=_when_ready, args=(bound, report_ready), daemon=True).start()
         many.run()
@@ -168,13 +168,12 @@ def _serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repo
 
 def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
     """Wait until a process answers."""
-    family, address = bound.family, bound.getsockname()
+    host, port, *_ = bound.getsockname()
     while True:
-        with contextlib.suppress(OSError), socket.socket(family) as probe:
-            probe.settimeout(2)
-            probe.connect(address)
-            probe.sendall(b"GET /healthz HTTP/1.0\r\nhost: localhost\r\n\r\n")
-            if probe.recv(16).startswith(b"HTTP/1.1 200"):
+        with contextlib.suppress(OSError, HTTPException):
+            probe = HTTPConnection(host, port, timeout=2)
+            probe.request("GET", "/healthz", headers={"connection": "close"})
+            if probe.getresponse().status == 200:
                 report_ready()
                 return
         time.sleep(0.1)
@@ -185,17 +184,3 @@ def _config(app: Any, settings: ServingSettings, **more: Any) -> uvicorn.Config:
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=SHUTDOWN_TIMEOUT, lifespan="on", **more,
     )  # fmt: skip
-
-
-def _ignore_hangups() -> None:
-    """Until there is a run to reload."""
-    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
-def _log_to_stderr() -> None:
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)

@@ -29,9 +29,14 @@ LONG_THREADS = 2  # for longer work: explanations, lists of all concepts, many h
 class Service:
     """One per app."""
 
-    def __init__(self, run: str | Path, settings: ServingSettings, shared: Path | None = None) -> None:
-        """shared: a folder for what several processes share: tables, and the path of the run."""
-        self.settings, self.shared, self.metrics = settings, shared, Metrics()
+    def __init__(
+        self, run: str | Path, settings: ServingSettings, shared: Path | None, on_reload: Callable[[], None]
+    ) -> None:
+        """shared: a folder for what several processes share: tables, and the path of the run.
+
+        on_reload: called after a client has had a run loaded, so that other processes follow.
+        """
+        self.settings, self.shared, self.on_reload, self.metrics = settings, shared, on_reload, Metrics()
         self.run = Path(run)
         self.is_draining, self.answered = False, 0
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="macrid-slow")
@@ -44,7 +49,7 @@ class Service:
         self._take(self.hosted)
 
     def _host(self, run: Path) -> Hosted:
-        return Hosted(run, self.settings, self.shared, self.metrics.batch)
+        return Hosted(run, self.settings, self.shared, self.metrics.batch.observe)
 
     def current(self) -> Path:
         """The run to serve: the one set by `agree_on` in any process, or else the original."""
@@ -85,14 +90,15 @@ class Service:
             try:
                 hosted = await asyncio.to_thread(self._host, path)
             except Exception as error:
-                self.metrics.reloaded("failed")
-                log.error("reload failed, still serving the old run: %s", error, exc_info=not _is_readable(error))
-                reason = str(error) if _is_readable(error) else "see the log of the service"
+                is_readable = isinstance(error, MacridError | OSError)  # its message is meant for users
+                self.metrics.reloads.labels("failed").inc()
+                log.error("reload failed, still serving the old run: %s", error, exc_info=not is_readable)
+                reason = str(error) if is_readable else "see the log of the service"
                 for folder in (path.parent, path.resolve().parent):
                     reason = reason.replace(f"{folder}{os.sep}", "")
                 raise RunError(f"reload failed, still serving the old run: {reason}") from error
             before, self.hosted = self.hosted, hosted
-            self.metrics.reloaded("swapped")
+            self.metrics.reloads.labels("swapped").inc()
             self._take(hosted)
             log.info("now serving %s (%s)", hosted.run, hosted.digest)
             self._before.append(before)
@@ -119,7 +125,7 @@ class Service:
 
     def _take(self, hosted: Hosted) -> None:
         """Report its size, and prepare the card and the search index before the first request."""
-        self.metrics.serves(len(hosted.model.items))
+        self.metrics.items.set(len(hosted.model.items))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
 
@@ -127,7 +133,10 @@ class Service:
         """A run in the same folder as the current one."""
         if name in ("", ".", "..") or Path(name).name != name:
             raise RefusedError(422, f"run: {name[:80]!r} is not the name of a folder beside the current run")
-        return self.current().resolve().parent / name
+        run = self.current().resolve().parent / name
+        if not run.is_dir():
+            raise RefusedError(404, f"no run {name[:80]!r} beside the current one")
+        return run
 
     def check_may_edit(self) -> None:
         if not may_edit(self.settings):
@@ -146,8 +155,3 @@ def spare_the_collector() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _is_readable(error: Exception) -> bool:
-    """Whether its message is meant for users."""
-    return isinstance(error, MacridError | OSError)

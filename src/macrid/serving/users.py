@@ -30,20 +30,14 @@ class Users:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def history(self, user: Id) -> np.ndarray:
-        """Item positions."""
-        return _row(self.histories, self._place(user))
-
-    def seen(self, user: Id) -> np.ndarray:
-        """Item positions of the history and of low-rated items."""
-        return _row(self._seen, self._place(user))
-
-    def _place(self, user: Id) -> int:
+    def find(self, user: Id) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the items in the history, and of all seen ones."""
         (row,) = self.ids.positions([user if isinstance(user, int) else self.ids.parse(user)])
         if row < 0:
             known = f"known users: {', '.join(map(str, self.ids[:3]))} …" if len(self) else "no users are known"
             raise RefusedError(404, f"no user {user!r}; {known} (GET /v1/users)")
-        return int(row)
+        history, seen = (matrix[[row]].indices.astype(np.int64) for matrix in (self.histories, self._seen))
+        return history, seen
 
     def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
         """Ids and history lengths of one page of users whose id starts with a query, and their total number."""
@@ -75,7 +69,3 @@ def users_of(model: Recommender, run: Path, settings: ServingSettings, min_ratin
         ids += [f"{group}-{row}" for row in range(histories.shape[0])]
         groups.append(histories)
     return Users(Ids(ids), sp.csr_array(sp.vstack(groups)) if groups else sp.csr_array((0, len(model.items))))
-
-
-def _row(matrix: sp.csr_array, row: int) -> np.ndarray:
-    return matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].astype(np.int64)

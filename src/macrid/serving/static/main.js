@@ -11,7 +11,7 @@ import * as knobs from "./knobs/knobs.js";
 import * as picks from "./picks/picks.js";
 import * as you from "./you/you.js";
 
-/** @import { App, Panel, State, View } from "./core/types.d.ts" */
+/** @import { App, Panel, State, View } from "#types" */
 
 const toasts = byId("toasts");
 const store = new Store();

@@ -3,8 +3,8 @@
 
 import { h } from "./dom.js";
 
-/** @import { components } from "./openapi.d.ts" */
-/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, Traversed, Who } from "./types.d.ts" */
+/** @import { components } from "#openapi" */
+/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();

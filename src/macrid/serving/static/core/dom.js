@@ -1,7 +1,7 @@
 // @ts-check
 // Elements without a framework. Titles and names come from data: they only ever become text nodes or attribute values.
 
-/** @import { Child, Props } from "./types.d.ts" */
+/** @import { Child, Props } from "#types" */
 
 const SVG = "http://www.w3.org/2000/svg";
 

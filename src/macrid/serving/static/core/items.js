@@ -7,7 +7,7 @@ import { h, icon, iconButton } from "./dom.js";
 import { percent } from "./format.js";
 
 /** @import { CardChange } from "../picks/changes.js" */
-/** @import { Model, Shown } from "./types.d.ts" */
+/** @import { Model, Shown } from "#types" */
 
 let hasPictures = false;
 let labelOf = /** @type {(concept: number) => string | null} */ (() => null);

@@ -1,7 +1,7 @@
 // @ts-check
 // Links: the state of the page as a query, and back.
 
-/** @import { ListKind, Move, State, View } from "./types.d.ts" */
+/** @import { ListKind, Move, State, View } from "#types" */
 
 /** @type {View[]} */
 export const VIEWS = ["picks", "walk", "map", "report"];

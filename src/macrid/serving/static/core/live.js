@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { applied, isSame, keyOf } from "./moves.js";
 
 /** @import { Store } from "./store.js" */
-/** @import { Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "./types.d.ts" */
+/** @import { Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
 /** @typedef {"encoded" | "historyItems" | "lists" | "before" | "busy"} Part */
 /** @typedef {{ concept: number | null, isByConcept: boolean }} Shape which list is asked for: of one concept, of all, or one for each */
 

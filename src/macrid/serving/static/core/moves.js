@@ -1,7 +1,7 @@
 // @ts-check
 // Moves: at most one for each slider, the newest last.
 
-/** @import { Move, Recommended } from "./types.d.ts" */
+/** @import { Move, Recommended } from "#types" */
 /** @typedef {{ concept: number, dimension?: number }} Slider of a share where it has no dimension */
 
 /** @param {Move[]} moves @param {Slider} slider */

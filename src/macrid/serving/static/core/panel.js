@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 
-/** @import { Item, State } from "./types.d.ts" */
+/** @import { Item, State } from "#types" */
 
 /**
  * Links a stylesheet of the page; resolves when it is there, or is not to be had.

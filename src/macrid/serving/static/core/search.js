@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { conceptTag, thumb, titleOf } from "./items.js";
 import { count } from "./format.js";
 
-/** @import { App, Child, Found, User } from "./types.d.ts" */
+/** @import { App, Child, Found, User } from "#types" */
 
 const PAUSE = 120; // ms after the last letter
 let boxes = 0;

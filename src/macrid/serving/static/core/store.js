@@ -3,7 +3,7 @@
 
 import { read, write } from "./link.js";
 
-/** @import { Move, State } from "./types.d.ts" */
+/** @import { Move, State } from "#types" */
 
 /**
  * @typedef {object} Address where the state is kept; a browser's by default

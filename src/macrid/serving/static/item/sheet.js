@@ -8,7 +8,7 @@ import { anything, count, percent } from "../core/format.js";
 import { ItemCard, conceptTag, failure, thumb, thumbButton, titleOf } from "../core/items.js";
 import { styles } from "../core/panel.js";
 
-/** @import { App, Item } from "../core/types.d.ts" */
+/** @import { App, Item } from "#types" */
 
 const styled = styles("item/sheet.css");
 const dialog = h("dialog", { class: "sheet", "aria-labelledby": "sheet-title" });

@@ -7,7 +7,7 @@ import { anything, number, pValue } from "../core/format.js";
 import { thumbButton } from "../core/items.js";
 import { withMove, without } from "../core/moves.js";
 
-/** @import { App, Dimension, Move, Place, Props } from "../core/types.d.ts" */
+/** @import { App, Dimension, Move, Place, Props } from "#types" */
 
 const ENDS = 3; // example items at each end
 const STEPS = 200;

@@ -9,7 +9,7 @@ import { moveOf } from "../core/moves.js";
 import { Knob } from "./knob.js";
 import { Shares } from "./shares.js";
 
-/** @import { App, Dimension } from "../core/types.d.ts" */
+/** @import { App, Dimension } from "#types" */
 
 const FEW = 5;
 

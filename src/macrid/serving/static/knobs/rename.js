@@ -4,7 +4,7 @@
 import * as api from "../core/api.js";
 import { byId, h } from "../core/dom.js";
 
-/** @import { App, Concept, Dimension } from "../core/types.d.ts" */
+/** @import { App, Concept, Dimension } from "#types" */
 /** @typedef {[name: string, label: string, value: string | null][]} Fields */
 /** @typedef {(names: any) => Promise<unknown>} Save */
 

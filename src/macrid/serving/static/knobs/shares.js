@@ -7,7 +7,7 @@ import { percent } from "../core/format.js";
 import { isSame, moveOf, withMove, without } from "../core/moves.js";
 import { slider } from "./knob.js";
 
-/** @import { App, Move } from "../core/types.d.ts" */
+/** @import { App, Move } from "#types" */
 
 export class Shares {
   element = h("section", { class: "shares", "aria-labelledby": "shares-title" });

@@ -6,7 +6,7 @@ import { conceptColour } from "../core/colours.js";
 import { append, clear, h } from "../core/dom.js";
 import { byConcept, byValues, legend } from "./legend.js";
 
-/** @import { App, Map as ItemMap, MapValues } from "../core/types.d.ts" */
+/** @import { App, Map as ItemMap, MapValues } from "#types" */
 /** @import { Groups } from "./legend.js" */
 /** @import { RGB } from "./painter.js" */
 /** @typedef {{ surface: string, text: string, accent: string, background: RGB, concepts: Map<number, string> }} Theme */

@@ -5,7 +5,7 @@ import { CONCEPT_COLOURS, conceptColour, ramp } from "../core/colours.js";
 import { h } from "../core/dom.js";
 import { count, number, plain } from "../core/format.js";
 
-/** @import { App, Map as ItemMap, MapValues } from "../core/types.d.ts" */
+/** @import { App, Map as ItemMap, MapValues } from "#types" */
 /** @typedef {{ label: string | null, colour: string, items: number }} Entry */
 /**
  * @typedef {object} Groups

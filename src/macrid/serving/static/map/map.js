@@ -14,7 +14,7 @@ import { MapSource } from "./source.js";
 import { Stage } from "./stage.js";
 import { MapState } from "./state.js";
 
-/** @import { App, Item, Map as ItemMap, State } from "../core/types.d.ts" */
+/** @import { App, Item, Map as ItemMap, State } from "#types" */
 /** @import { XY } from "./marks.js" */
 
 const REACH = 12; // px from the pointer

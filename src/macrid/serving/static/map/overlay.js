@@ -5,7 +5,7 @@ import { append, clear, h, iconButton } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { conceptTag, thumb, titleOf } from "../core/items.js";
 
-/** @import { Item } from "../core/types.d.ts" */
+/** @import { Item } from "#types" */
 /** @import { XY } from "./marks.js" */
 
 /** @param {{ zoom: (factor: number) => void, fit: () => void, outline: (isOn: boolean) => void }} does */

@@ -3,7 +3,7 @@
 
 import * as api from "../core/api.js";
 
-/** @import { Map as ItemMap } from "../core/types.d.ts" */
+/** @import { Map as ItemMap } from "#types" */
 
 const ASK_AGAIN = 2_000; // ms, while the map is being computed
 

@@ -8,7 +8,7 @@ import { drawMarks } from "./marks.js";
 import { Painter } from "./painter.js";
 import { Camera, dotRadius } from "./plane.js";
 
-/** @import { App } from "../core/types.d.ts" */
+/** @import { App } from "#types" */
 /** @import { Colouring } from "./colouring.js" */
 /** @import { Scene, XY } from "./marks.js" */
 /** @import { MapState } from "./state.js" */

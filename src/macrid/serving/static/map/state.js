@@ -4,7 +4,7 @@
 import { conceptNames } from "./labels.js";
 import { Points } from "./plane.js";
 
-/** @import { Map as ItemMap, Place } from "../core/types.d.ts" */
+/** @import { Map as ItemMap, Place } from "#types" */
 /** @import { XY } from "./marks.js" */
 
 const LEAST_SHARE = 0.005; // of a history, for a disc

@@ -6,7 +6,7 @@ import { h, isCalm } from "../core/dom.js";
 import { ItemCard } from "../core/items.js";
 import { changes } from "./changes.js";
 
-/** @import { App, List, Scored } from "../core/types.d.ts" */
+/** @import { App, List, Scored } from "#types" */
 
 export class Cards {
   element;

@@ -1,7 +1,7 @@
 // @ts-check
 // What the service says moved, as a list of cards needs it.
 
-/** @import { Change, List, Moved } from "../core/types.d.ts" */
+/** @import { Change, List, Moved } from "#types" */
 /** @typedef {{ kind: "in" | "up" | "down", by: number }} CardChange `by`: places; 0 for what is new */
 
 /**

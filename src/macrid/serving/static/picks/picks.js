@@ -8,7 +8,7 @@ import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
 import { Cards } from "./cards.js";
 import { summary } from "./changes.js";
 
-/** @import { App, List } from "../core/types.d.ts" */
+/** @import { App, List } from "#types" */
 /** @typedef {"now" | "before" | "both"} Compared */
 
 const GONE = 4; // pictures of what has gone

@@ -9,7 +9,7 @@ import { count, listed, number, pValue, percent, signed } from "../core/format.j
 import { failure, thumb, thumbButton } from "../core/items.js";
 import { scrolled } from "./table.js";
 
-/** @import { App, Concept, Dimension } from "../core/types.d.ts" */
+/** @import { App, Concept, Dimension } from "#types" */
 
 /**
  * One disclosure for each concept, the largest first.

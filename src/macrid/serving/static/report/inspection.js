@@ -7,7 +7,7 @@ import { h } from "../core/dom.js";
 import { number } from "../core/format.js";
 import { scrolled } from "./table.js";
 
-/** @import { App } from "../core/types.d.ts" */
+/** @import { App } from "#types" */
 /** @typedef {Record<string, any>} Inspection as `macrid inspect --json` has it */
 
 /** @param {App} app @param {Inspection} inspection */

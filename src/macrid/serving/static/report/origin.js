@@ -4,7 +4,7 @@
 import { h } from "../core/dom.js";
 import { anything, count, number } from "../core/format.js";
 
-/** @import { Child, Model } from "../core/types.d.ts" */
+/** @import { Child, Model } from "#types" */
 
 const SOURCES = ["source", "name", "path"]; // of data: what they are is clear without their names
 

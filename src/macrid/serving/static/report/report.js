@@ -12,7 +12,7 @@ import { originView } from "./origin.js";
 import { scoresView } from "./scores.js";
 import { trainingView } from "./training.js";
 
-/** @import { App, Child, Report } from "../core/types.d.ts" */
+/** @import { App, Child, Report } from "#types" */
 
 const ASK_AGAIN = 2_000; // ms, while the inspection is on its way
 

@@ -5,7 +5,7 @@ import { dotChart } from "../core/charts.js";
 import { h } from "../core/dom.js";
 import { count } from "../core/format.js";
 
-/** @import { Child, Report } from "../core/types.d.ts" */
+/** @import { Child, Report } from "#types" */
 /** @typedef {{ users: number, metrics: Record<string, { mean: number, se: number }> }} Scores */
 
 /**

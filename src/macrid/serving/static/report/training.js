@@ -6,7 +6,7 @@ import { h } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { scrolled } from "./table.js";
 
-/** @import { Child, Report } from "../core/types.d.ts" */
+/** @import { Child, Report } from "#types" */
 
 /** @type {Record<string, [title: string, note: string | null]>} */
 const CURVES = {

@@ -1,7 +1,7 @@
 // @ts-check
 // The list shown, as code that gives the same list: curl, Python, Python over HTTP.
 
-/** @import { RecommendRequest } from "../core/types.d.ts" */
+/** @import { RecommendRequest } from "#types" */
 
 /**
  * @typedef {object} Shown what the code is to reproduce

@@ -5,7 +5,7 @@ import { hasToken } from "../core/api.js";
 import { h, iconButton, segments } from "../core/dom.js";
 import { curl, http, python } from "./code.js";
 
-/** @import { App } from "../core/types.d.ts" */
+/** @import { App } from "#types" */
 
 /** @param {App} app */
 export async function copyLink(app) {

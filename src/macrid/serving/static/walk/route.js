@@ -4,7 +4,7 @@
 import * as api from "../core/api.js";
 import { historyOf, lookUp } from "../core/panel.js";
 
-/** @import { Concept, Dimension, Item, Model, State, Traversed } from "../core/types.d.ts" */
+/** @import { Concept, Dimension, Item, Model, State, Traversed } from "#types" */
 /**
  * @typedef {object} Route
  * @property {Item} item the start

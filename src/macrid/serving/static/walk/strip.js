@@ -7,7 +7,7 @@ import { anything, signed } from "../core/format.js";
 import { thumb, titleOf } from "../core/items.js";
 import { scale } from "./scale.js";
 
-/** @import { Item } from "../core/types.d.ts" */
+/** @import { Item } from "#types" */
 /** @import { Route } from "./route.js" */
 
 export class Strip {

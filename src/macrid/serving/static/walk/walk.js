@@ -11,7 +11,7 @@ import { Book } from "./book.js";
 import { find, startOf } from "./route.js";
 import { Strip } from "./strip.js";
 
-/** @import { App, State } from "../core/types.d.ts" */
+/** @import { App, State } from "#types" */
 /** @import { Route } from "./route.js" */
 
 const FEWEST = 4;

@@ -5,7 +5,7 @@ import * as api from "../core/api.js";
 import { h, iconButton } from "../core/dom.js";
 import { userSearch } from "../core/search.js";
 
-/** @import { App } from "../core/types.d.ts" */
+/** @import { App } from "#types" */
 
 export class UserPicker {
   element;

@@ -8,7 +8,7 @@ import { thumb, titleOf } from "../core/items.js";
 import { itemSearch } from "../core/search.js";
 import { UserPicker } from "./users.js";
 
-/** @import { App, Shown } from "../core/types.d.ts" */
+/** @import { App, Shown } from "#types" */
 
 const FEW = 12; // of a group at first
 const FEWER = 5; // where there are many items

@@ -16,12 +16,12 @@ export interface components {
             results: components["schemas"]["Recommended"][];
         };
         BatchRequest: {
-            histories: (string | number)[][];
             /** @default 10 */
             n?: number;
             /** @default true */
             exclude_seen?: boolean;
             exclude?: (string | number)[] | null;
+            histories: (string | number)[][];
         };
         Change: {
             id: string;
@@ -32,18 +32,19 @@ export interface components {
         Concept: {
             concept: number;
             name: string | null;
-            label: string;
+            strength: number | null;
+            p: number | null;
+            /** @default [] */
+            evidence: components["schemas"]["Share"][];
+            /** @default [] */
+            typical: components["schemas"]["Example"][];
+            why: string | null;
+            /** @default false */
             edited: boolean;
+            label: string;
             items: number;
             share: number;
             interactions: number;
-            strength: number | null;
-            p: number | null;
-            why: string | null;
-            evidence: {
-                [key: string]: components["schemas"]["JsonValue"];
-            }[];
-            typical: components["schemas"]["ItemRef"][];
             dimensions: components["schemas"]["Dimension"][];
         };
         ConceptItems: {
@@ -54,28 +55,49 @@ export interface components {
         ConceptRename: {
             name: string;
         };
+        Correlation: {
+            attribute: string;
+            correlation: number;
+            p: number;
+            items: number;
+            /** @default false */
+            cross_validated?: boolean;
+        };
         Dimension: {
             concept: number;
             dimension: number;
+            axes: string;
+            /** @default  */
+            axis: string;
             name: string | null;
-            label: string;
             low: string;
             high: string;
             attribute: string | null;
-            kind: string | null;
+            kind: ("popularity" | "number" | "category" | "tag" | "word") | null;
             strength: number | null;
+            direction: (1 | -1) | null;
             p: number | null;
+            /** @default false */
             cross_validated: boolean;
-            edited: boolean;
+            /** @default [] */
+            evidence: components["schemas"]["Correlation"][];
+            /** @default [] */
+            low_evidence: components["schemas"]["Share"][];
+            /** @default [] */
+            high_evidence: components["schemas"]["Share"][];
+            /**
+             * @default {
+             *       "low": [],
+             *       "high": []
+             *     }
+             */
+            examples: components["schemas"]["Examples"];
             why: string | null;
+            /** @default false */
+            edited: boolean;
+            label: string;
             range: number[];
             histogram: components["schemas"]["Histogram"];
-            examples: {
-                [key: string]: components["schemas"]["ItemRef"][];
-            };
-            evidence: {
-                [key: string]: components["schemas"]["JsonValue"];
-            }[];
         };
         DimensionRename: {
             name?: string | null;
@@ -97,6 +119,7 @@ export interface components {
         EncodeRequest: {
             history?: (string | number)[] | null;
             user?: string | number | null;
+            /** @default [] */
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;
@@ -107,6 +130,16 @@ export interface components {
             concepts: components["schemas"]["Place"][];
             /** @default [] */
             warnings?: string[];
+        };
+        Example: {
+            id: string;
+            title?: string | null;
+        };
+        Examples: {
+            /** @default [] */
+            low?: components["schemas"]["Example"][];
+            /** @default [] */
+            high?: components["schemas"]["Example"][];
         };
         Found: {
             id: string;
@@ -129,11 +162,11 @@ export interface components {
         };
         Item: {
             id: string;
-            title?: string | null;
+            title: string | null;
             concept: number | null;
             concept_share: number | null;
-            concepts: number[] | null;
             popularity: number;
+            concepts: number[] | null;
             attributes: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
@@ -147,10 +180,6 @@ export interface components {
             total: number;
             offset: number;
             items: components["schemas"]["Found"][];
-        };
-        ItemRef: {
-            id: string;
-            title?: string | null;
         };
         ItemsRequest: {
             ids: (string | number)[];
@@ -255,18 +284,19 @@ export interface components {
             pulls: components["schemas"]["Pull"][];
         };
         RecommendRequest: {
-            history?: (string | number)[] | null;
-            user?: string | number | null;
-            moves?: components["schemas"]["Move"][];
-            /** @default true */
-            bounded?: boolean;
-            run?: string | null;
             /** @default 10 */
             n?: number;
             /** @default true */
             exclude_seen?: boolean;
-            include?: (string | number)[] | null;
             exclude?: (string | number)[] | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
+            /** @default [] */
+            moves?: components["schemas"]["Move"][];
+            /** @default true */
+            bounded?: boolean;
+            run?: string | null;
+            include?: (string | number)[] | null;
             concept?: number | null;
             /** @default false */
             by_concept?: boolean;
@@ -311,10 +341,18 @@ export interface components {
         Scored: {
             id: string;
             title?: string | null;
-            score: number;
             concept?: number | null;
             concept_share?: number | null;
+            score: number;
             reason?: components["schemas"]["Reason"] | null;
+        };
+        Share: {
+            attribute: string;
+            value: string;
+            inside: number;
+            outside: number;
+            log_odds: number;
+            z: number;
         };
         Similar: {
             item: string;

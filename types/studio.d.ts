@@ -1,6 +1,6 @@
 import type { components } from "./openapi.d.ts";
-import type { Live } from "./live.js";
-import type { Store } from "./store.js";
+import type { Live } from "../src/macrid/serving/static/core/live.js";
+import type { Store } from "../src/macrid/serving/static/core/store.js";
 
 type Schemas = components["schemas"];
 export type Attribute = Schemas["Attribute"];
