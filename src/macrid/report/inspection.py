@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
+from macrid.concepts.axes import concept_axes
 from macrid.concepts.evidence import axes_evidence
 from macrid.concepts.meaning import meaning_of
-from macrid.concepts.space import space_of
-from macrid.data.attributes import read_attributes
+from macrid.concepts.space import Space, draw, space_of
+from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
-from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
-from macrid.evaluation.factors import dci, mig
-from macrid.report.within import dci_within
+from macrid.evaluation.decomposition import decompose_kl, marginal_entropies
+from macrid.evaluation.factors import FEWEST_KNOWN, dci, mig
 
 if TYPE_CHECKING:
     from macrid.models.base import Posterior, Recommender
@@ -26,7 +26,8 @@ MOST_USERS = 1000  # more are slower and hardly more accurate
 MOST_ITEMS = 1000  # for DCI and MIG, because forests are slow
 MOST_FACTORS = 10
 FEWEST_ITEMS = 20  # per concept, for a correlation within it
-TYPICAL = 3
+MOST_ITEMS_WITHIN = 400  # of a concept, for DCI within it
+MOST_FACTORS_WITHIN = 4
 Factors = dict[str, np.ndarray]
 
 
@@ -54,7 +55,7 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
     }
     report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
     report["axes"] = None if concepts is None else _axes(model)
-    report["dci_within"] = None if concepts is None or report["dci"] is None else dci_within(space_of(model), seed)
+    report["dci_within"] = None if concepts is None or report["dci"] is None else _dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}
 
@@ -69,7 +70,7 @@ def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, no
         return None
     if histories.shape[0] > MOST_USERS:
         notes.append(f"measured on a random sample of {MOST_USERS:,} of {histories.shape[0]:,} held-out users")
-    return model.posterior(histories[np.sort(_draw(histories.shape[0], MOST_USERS, seed))])
+    return model.posterior(histories[_draw(histories.shape[0], MOST_USERS, seed)])
 
 
 def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
@@ -112,17 +113,13 @@ def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes:
         decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=entropies[k * dim : (k + 1) * dim])
         for k in range(count)
     ]
-    _note_limit(whole, notes)
-    per_concept = [part.as_json() for part in parts]
-    return dict(zip(names, (*independences, whole.as_json(), per_concept, whole.per_dimension), strict=True))
-
-
-def _note_limit(whole: KLDecomposition, notes: list[str]) -> None:
-    if whole.users > 1 and whole.mutual_information > 0.99 * np.log(whole.users):
+    if users > 1 and whole.mutual_information > 0.99 * np.log(users):
         notes.append(
-            f"mutual information is at its limit, ln {whole.users:,}: all these users are distinguished, and further"
+            f"mutual information is at its limit, ln {users:,}: all these users are distinguished, and further"
             " information about them counts as total correlation"
         )
+    per_concept = [part.as_json() for part in parts]
+    return dict(zip(names, (*independences, whole.as_json(), per_concept, whole.per_dimension), strict=True))
 
 
 def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str]) -> dict[str, Any]:
@@ -130,7 +127,7 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
     nothing = {"dci": None, "mig": None}
     if not model.has_components:
         return nothing
-    chosen = np.sort(_draw(len(model.items), MOST_ITEMS, seed))
+    chosen = _draw(len(model.items), MOST_ITEMS, seed)
     usable = {name: values[chosen] for name, values in factors.items() if _is_usable(values[chosen])}
     if len(usable) < 2:
         notes.append("DCI and MIG need at least two item attributes")
@@ -151,6 +148,49 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
     names = ("disentanglement", "completeness", "informativeness")
     result["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
     return result
+
+
+def _dci_within(space: Space, seed: int) -> dict[str, Any] | None:
+    """DCI within concepts, along the original axes and those in use; None if no concept predicts two attributes.
+
+    Mean disentanglement over concepts, weighted by items. The factors are the attributes that a concept's vectors
+    predict. Axes fitted to attributes are cross-validated: fitted on one half of the items and scored on the other,
+    both ways.
+    """
+    columns = columns_of(space.model)
+    rows: list[tuple[float, float, int]] = []  # original, in use, items
+    for k in range(space.concepts):
+        members, turned = space.members(k), space.axes_in_use(k)
+        _, fits = concept_axes(space, k, "attributes", columns, seed)
+        predicted = [fit.attribute for fit in fits if fit.attribute != POPULARITY][:MOST_FACTORS_WITHIN]
+        items = draw(members, MOST_ITEMS_WITHIN, np.random.default_rng([seed, k]))
+        halves = np.random.default_rng([seed, k, 1]).permutation(len(items)) % 2
+        parts = [items[halves == half] for half in (0, 1)]
+        factors = [column for column in columns if column.name in predicted]
+        factors = [column for column in factors if all(column.is_usable(part, FEWEST_KNOWN) for part in parts)]
+        if len(factors) < 2:
+            continue
+        original = [_disentanglement(space.items[part], factors, part, seed) for part in parts]
+        in_use = original
+        if turned is not None:
+            rotations = [turned.rotation[k]] * 2
+            if turned.by == "attributes":
+                is_whole = len(items) == len(members)
+                others = [np.setdiff1d(members, part) for part in parts] if is_whole else parts[::-1]
+                rotations = [concept_axes(space, k, "attributes", columns, seed, each)[0] for each in others]
+            pairs = zip(parts, rotations, strict=True)
+            in_use = [_disentanglement(space.items[part] @ turn.T, factors, part, seed) for part, turn in pairs]
+        rows.append((float(np.mean(original)), float(np.mean(in_use)), len(items)))
+    if not rows:
+        return None
+    *scores, weights = zip(*rows, strict=True)
+    means = (float(np.average(values, weights=weights)) for values in scores)
+    return {**dict(zip(("original", "in_use"), means, strict=True)), "concepts": len(rows)}
+
+
+def _disentanglement(vectors: np.ndarray, factors: Sequence[Column], items: np.ndarray, seed: int) -> float:
+    known = {column.name: column.values[items] for column in factors}
+    return dci(vectors, known, seed=seed, folds=2, trees=10).disentanglement
 
 
 def _dimensions(
@@ -291,4 +331,4 @@ def _is_usable(values: np.ndarray) -> bool:
 
 
 def _draw(count: int, most: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).permutation(count)[:most]
+    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
