@@ -27,7 +27,6 @@ from scipy.stats import rankdata
 
 from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction, along
-from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import USER_PERCENTILES, Space, digest, draw, space_of
 from macrid.control.state import placed
 from macrid.data.attributes import Column, columns_of
@@ -217,12 +216,9 @@ def named_knobs(model: Recommender) -> list[Knob]:
     space = space_of(model)
     columns = {column.name: column for column in columns_of(model, words=True)}
     chosen: dict[tuple[int, int], tuple[str, bool]] = {}
-    for k in range(space.concepts):
-        axes = space.axes_in_use(k)
-        for fit in () if axes is None else axes.fits:
-            if fit.concept == k:
-                chosen[k, fit.dimension] = fit.attribute, True
-    for entry in meaning_of(model).dimensions:
+    for fit in (fit for k in range(space.concepts) for fit in space.fits(k)):
+        chosen[fit.concept, fit.dimension] = fit.attribute, True
+    for entry in space.meaning.dimensions:
         axis = digest(space.axes(entry.concept)[entry.dimension])
         if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
             chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))
