@@ -35,7 +35,7 @@ def ari(first: Groups, second: Groups) -> float:
     a, b = _shares(first), _shares(second)
     pairs = a.shape[0] * (a.shape[0] - 1) / 2
     together_a, together_b = _together(a.sum(axis=0), a.data), _together(b.sum(axis=0), b.data)
-    with_itself = _rows(a.multiply(a)) * _rows(b.multiply(b))  # an item is not paired with itself
+    with_itself = a.multiply(a).sum(axis=1) * b.multiply(b).sum(axis=1)  # an item is not paired with itself
     both = (np.square(_crossing(a, b).data).sum() - with_itself.sum()) / 2
     highest = (together_a + together_b) / 2
     expected = together_a * together_b / pairs if pairs else highest
@@ -135,10 +135,6 @@ def _crossing(first: Groups, second: Groups) -> sp.csr_array:
 def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
     """Pairs of items in the same group, from the sizes of the groups and the items' shares in them."""
     return float((np.square(sizes).sum() - np.square(shares).sum()) / 2)
-
-
-def _rows(matrix: sp.csr_array) -> np.ndarray:
-    return np.asarray(matrix.sum(axis=1))
 
 
 def scores_of(values: np.ndarray) -> np.ndarray:

@@ -206,15 +206,11 @@ def _dimensions(
     KL to the prior is along the original axes: turned axes have no distribution of their own.
     """
     if posterior is None:
-        return [
-            {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
-             "correlation": None, **_named(model, entry.concept, entry.dimension)}
-            for entry in meaning_of(model).dimensions
-        ]  # fmt: skip
-    axes = _axes_of(model, posterior.mean.shape[1])
-    spread = np.stack(
-        [(posterior.mean[:, k] @ turned.T).std(axis=0) for k, turned in enumerate(axes)]
-    )  # (concepts, dim)
+        return [_dimension(model, entry.concept, entry.dimension) for entry in meaning_of(model).dimensions]
+    _, count, dim = posterior.mean.shape
+    turned = bool(meaning_of(model).in_use)
+    axes = [space_of(model).axes(k).astype(np.float64) if turned else np.eye(dim) for k in range(count)]
+    spread = np.stack([(posterior.mean[:, k] @ axes[k].T).std(axis=0) for k in range(count)])  # (concepts, dim)
     kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
     measured = {
         name: values if values.dtype.kind == "f" else np.array([np.nan if v is None else float(v) for v in values])
@@ -233,29 +229,26 @@ def _dimensions(
         of_items = {name: values[items] for name, values in measured.items()}
         best = _correlations(vectors[items] @ axes[k].T, of_items, tests)
         for j, value in enumerate(row):
-            name, correlation = best[j] if measured else (None, None)
-            dimensions.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
-                          "kl": None if kl is None else float(kl[k, j]),
-                          "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
+            figures = {"std": float(value), "kl": None if kl is None else float(kl[k, j])}
+            name, correlation = best[j]
+            dimensions.append(
+                _dimension(
+                    model, None if concepts is None else k, j, **figures, attribute=name, correlation=correlation
+                )
+            )
     return dimensions
 
 
-def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
-    """The axes in use, (dim, dim) per concept."""
-    if not meaning_of(model).in_use:
-        dim = model.item_vectors().shape[1]
-        return [np.eye(dim)] * concepts
-    return [space_of(model).axes(k).astype(np.float64) for k in range(concepts)]
-
-
-def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
-    """The name of a dimension of the axes in use, and the evidence for it."""
+def _dimension(model: Recommender, concept: int | None, dimension: int, **figures: Any) -> dict[str, Any]:
+    """A dimension of the axes in use: its figures, its name, and the evidence for it."""
+    unknown = dict.fromkeys(("std", "kl", "attribute", "correlation"))
+    row = {"concept": concept, "dimension": dimension, **unknown, **figures}
     parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
     names = meaning_of(model).names
-    if names is None:
-        return dict.fromkeys(parts)
+    if names is None or concept is None:
+        return row | dict.fromkeys(parts)
     entry = names.dimension(concept, dimension).model_dump(mode="json")
-    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": entry["attribute"]}
+    return row | {part: entry[part] for part in parts} | {"axes": entry["axes"], "named_by": entry["attribute"]}
 
 
 def _axes(model: Any) -> dict[str, Any]:
