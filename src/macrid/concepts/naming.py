@@ -236,12 +236,7 @@ def _ends_in_words(column: Column, coordinate: np.ndarray, values: Values) -> En
     for attribute in dict.fromkeys(each.attribute for each in values.columns):
         same = np.array([each.attribute == attribute for each in values.columns])
         low, high = (
-            _covering(
-                values,
-                np.flatnonzero(same & (sign * odds.z >= LEANING) & (sign * z_of_number >= LEANING)),
-                sign * odds.z,
-                pairs,
-            )
+            _covering(values, same & (np.minimum(sign * odds.z, sign * z_of_number) >= LEANING), sign * odds.z, pairs)
             for sign, pairs in ((-1, [pair[::-1] for pair in quarters]), (1, quarters))
         )
         if low and high:
@@ -258,9 +253,12 @@ def _ends_in_words(column: Column, coordinate: np.ndarray, values: Values) -> En
 def _covering(
     values: Values, words: np.ndarray, z: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> list[int]:
-    """The fewest words that most items at the second end of every pair have, and few at the first; or none."""
+    """The fewest words that most items at the second end of every pair have, and few at the first; or none.
+
+    words, z: (values,) whether a value may be used, and how much it leans to the second end.
+    """
     chosen: list[int] = []
-    for word in sorted(words.tolist(), key=lambda word: -z[word]):
+    for word in sorted(np.flatnonzero(words).tolist(), key=lambda word: -z[word]):
         if not any(_is_same(values, word, other) for other in chosen):
             chosen.append(word)
             covered = values.has[:, chosen].max(axis=1)

@@ -149,6 +149,6 @@ def scores_of(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Rank correlation of two arrays; 0 if one is constant."""
-    a, b = scores_of(x), scores_of(y)
-    return float(np.mean(a * b)) if len(a) else 0.0
+    """Rank correlation of two arrays where both are known; 0 if one is constant."""
+    known = np.isfinite(x) & np.isfinite(y)
+    return float(np.mean(scores_of(x[known]) * scores_of(y[known]))) if known.any() else 0.0

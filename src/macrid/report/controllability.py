@@ -16,7 +16,7 @@ smoothness    share of a list kept from one position to the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ CONFIDENT = 3.0  # items of a history in a concept, for its component to be mean
 SAME = 0.3  # rank correlation above which two attributes count as the same
 RANDOM = 10  # directions per concept
 LEAST_MOVE = 1e-3  # standard deviations; below that, relative leakage is meaningless
+Groups = dict[int | None, tuple[np.ndarray, np.ndarray]]
+"""Concept, or None for all → items and users."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,9 @@ class Controllability:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A model as components and a decoder of them: item i scores log sum_k exp(z_k · h_i / tau + c_ik)."""
+    """A model and held-out users: item i scores log sum_k exp(z_k · h_i / tau + c_ik)."""
 
+    heldout: HeldOut
     components: np.ndarray  # (users, concepts, dim)
     decoder: Decoder
     is_unit: bool
@@ -174,33 +177,31 @@ def measure(
         raise RequestError("no dimension has an attribute; run `macrid axes RUN --by attributes` first")
     columns = space.columns if columns is None else columns
     random = np.random.default_rng(seed)
-    decoded = _Decoded(space.components(heldout.history), space.decoder, space.is_cosine)
+    decoded = _Decoded(heldout, space.components(heldout.history), space.decoder, space.is_cosine)
     other = None if beside is None else _decoded(beside, model, heldout)
     groups = _groups(space, heldout, random)
     controls, controls_beside = [], []
     for done, knob in enumerate(knobs, start=1):
         if knob.concept in groups:
             items, users = groups[knob.concept]
-            controls.append(_turn(decoded, knob.directions, knob, items, users, columns, heldout))
+            controls.append(_turn(decoded, knob.directions, knob, items, users, columns))
             if other is not None:
                 direction = _activation(other, space, items, knob.column, users)
-                controls_beside.append(_turn(other, [direction], knob, items, users, columns, heldout))
+                controls_beside.append(_turn(other, [direction], knob, items, users, columns))
         if on_knob is not None:
             on_knob(done, len(knobs))
     if not controls:
         raise RequestError(
             f"no concept has {FEWEST_USERS} held-out users with {CONFIDENT:g} items in it; hold out more users"
         )
-    by_chance = _random(decoded, groups, knobs, heldout, random)
+    by_chance = _random(decoded, groups, knobs, random)
     return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
-def _groups(
-    space: Space, heldout: HeldOut, random: np.random.Generator
-) -> dict[int | None, tuple[np.ndarray, np.ndarray]]:
+def _groups(space: Space, heldout: HeldOut, random: np.random.Generator) -> Groups:
     """The items that a concept's knobs list, and the users they are turned for; under None those of all concepts."""
     confidence = space.confidence(heldout.history)
-    groups: dict[int | None, tuple[np.ndarray, np.ndarray]] = {}
+    groups: Groups = {}
     for k in (*range(space.concepts), None):
         items = np.arange(len(space.concept_of)) if k is None else space.members(k)
         enough = (confidence.sum(axis=1) if k is None else confidence[:, k]) >= CONFIDENT
@@ -245,18 +246,17 @@ def _turn(
     items: np.ndarray,
     users: np.ndarray,
     columns: Sequence[Column],
-    heldout: HeldOut,
 ) -> Control:
     """Turn a knob for some users: move their components along these directions."""
-    lists = _sweep(decoded, directions, users, items, heldout.history[users])  # (users, positions, n)
+    lists = _sweep(decoded, directions, users, items)  # (users, positions, n)
     values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
     moves = values[:, -1] - values[:, 0]
-    others = [_average(scores_of(c.values[items]), lists) for c in _others(knob.column, columns, items)]
+    others = [_average(scores, lists) for scores in _others(knob.column, columns, items)]
     others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known for some user's lists
     shift = [_mean(np.abs(each[:, -1] - each[:, 0])) for each in others]
     drift = [abs(_mean(_correlation(each))) for each in others]
     far = _mean(np.abs(moves))
-    retention, overlap = _kept(decoded, directions, users, heldout)
+    retention, overlap = _kept(decoded, directions, users)
     return Control(
         name=knob.column.name,
         concept=knob.concept,
@@ -272,20 +272,16 @@ def _turn(
     )
 
 
-def _sweep(
-    decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, items: np.ndarray, history: sp.csr_array
-) -> np.ndarray:
+def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """(users, positions, n) the best of these items at every position of a knob, as positions in `items`."""
-    seen = sp.csr_array(history[:, items])
+    seen = sp.csr_array(decoded.heldout.history[users][:, items])
     positions = (decoded.moved(users, directions, to=part) for part in np.linspace(0, 1, POSITIONS))
     return np.stack([decoded.best(components, LIST, seen, items) for components in positions], axis=1)
 
 
-def _kept(
-    decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, heldout: HeldOut
-) -> tuple[float | None, float]:
+def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray) -> tuple[float | None, float]:
     """Shares of NDCG@100 and of the ten best of all items kept by a moderate move, averaged over up and down."""
-    history, target = heldout.history[users], heldout.target[users]
+    history, target = decoded.heldout.history[users], decoded.heldout.target[users]
     depth = min(100, history.shape[1])  # seen items come last and are never targets
     with_target = np.flatnonzero(np.diff(target.indptr) > 0)
     counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
@@ -307,13 +303,7 @@ def _shared(one: np.ndarray, other: np.ndarray) -> float:
     return float((one[..., :, None] == other[..., None, :]).any(axis=-1).mean())
 
 
-def _random(
-    decoded: _Decoded,
-    groups: Mapping[int | None, tuple[np.ndarray, np.ndarray]],
-    knobs: Sequence[Knob],
-    heldout: HeldOut,
-    random: np.random.Generator,
-) -> float | None:
+def _random(decoded: _Decoded, groups: Groups, knobs: Sequence[Knob], random: np.random.Generator) -> float | None:
     """Mean absolute monotonicity of random directions with the attributes of each concept's knobs."""
     correlations = []
     for k, (items, users) in groups.items():
@@ -323,7 +313,7 @@ def _random(
         for _ in range(RANDOM):
             vector = random.standard_normal(decoded.components.shape[2:]).astype(np.float32)
             direction = decoded.with_range(k, vector / np.linalg.norm(vector), users)
-            lists = _sweep(decoded, [direction], users, items, heldout.history[users])
+            lists = _sweep(decoded, [direction], users, items)
             correlations += [abs(_mean(_correlation(_average(each, lists)))) for each in attributes.values()]
     return float(np.mean(correlations)) if correlations else None
 
@@ -346,21 +336,14 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Deco
         raise RequestError("the two models have different items; train both on the same data")
     network = beside.network
     decoder = Decoder(network.item_vectors.detach(), network.item_bias.detach()[:, None], 1.0)
-    return _Decoded(beside.posterior(heldout.history).mean, decoder, is_unit=False)
+    return _Decoded(heldout, beside.posterior(heldout.history).mean, decoder, is_unit=False)
 
 
-def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[Column]:
-    """The columns that are not nearly the same as this one over a concept's items."""
-    scores = scores_of(column.values[items])
-    others = []
-    for other in columns:
-        if other.name == column.name or not other.is_usable(items):
-            continue
-        other_scores = scores_of(other.values[items])
-        both = np.isfinite(scores) & np.isfinite(other_scores)
-        if abs(spearman(scores[both], other_scores[both])) <= SAME:
-            others.append(other)
-    return others
+def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[np.ndarray]:
+    """Scores (items,) of the columns that are not nearly the same as this one over a concept's items."""
+    usable = [other for other in columns if other.name != column.name and other.is_usable(items)]
+    scores = [scores_of(other.values[items]) for other in usable]
+    return [each for each in scores if abs(spearman(column.values[items], each)) <= SAME]
 
 
 def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ MOST_FACTORS = 10
 FEWEST_ITEMS = 20  # per concept, for a correlation within it
 MOST_ITEMS_WITHIN = 400  # of a concept, for DCI within it
 MOST_FACTORS_WITHIN = 4
+FIGURES = ("std", "kl", "attribute", "correlation")  # of a dimension
 Factors = dict[str, np.ndarray]
 
 
@@ -53,7 +54,7 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
         "attributes": {} if concepts is None else {a.name: agreement(concepts, a) for a in attributes},
         **_of_factors(model, factors, seed, notes),
     }
-    report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
+    report["dimensions"] = _dimensions(model, posterior, factors, report.pop("per_dimension"), notes)
     report["axes"] = None if concepts is None else _axes(model)
     report["dci_within"] = None if concepts is None or report["dci"] is None else _dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
@@ -196,7 +197,6 @@ def _disentanglement(vectors: np.ndarray, factors: Sequence[Column], items: np.n
 def _dimensions(
     model: Recommender,
     posterior: Posterior | None,
-    concepts: np.ndarray | None,
     factors: Factors,
     per_dimension: np.ndarray | None,
     notes: list[str],
@@ -206,8 +206,9 @@ def _dimensions(
     KL to the prior is along the original axes: turned axes have no distribution of their own.
     """
     if posterior is None:
-        return [_dimension(model, entry.concept, entry.dimension) for entry in meaning_of(model).dimensions]
-    _, count, dim = posterior.mean.shape
+        nothing = dict.fromkeys(FIGURES)
+        return [_dimension(model, entry.concept, entry.dimension, nothing) for entry in meaning_of(model).dimensions]
+    concepts, (_, count, dim) = model.concepts_of_items(), posterior.mean.shape
     turned = bool(meaning_of(model).in_use)
     axes = [space_of(model).axes(k).astype(np.float64) if turned else np.eye(dim) for k in range(count)]
     spread = np.stack([(posterior.mean[:, k] @ axes[k].T).std(axis=0) for k in range(count)])  # (concepts, dim)
@@ -229,20 +230,14 @@ def _dimensions(
         of_items = {name: values[items] for name, values in measured.items()}
         best = _correlations(vectors[items] @ axes[k].T, of_items, tests)
         for j, value in enumerate(row):
-            figures = {"std": float(value), "kl": None if kl is None else float(kl[k, j])}
-            name, correlation = best[j]
-            dimensions.append(
-                _dimension(
-                    model, None if concepts is None else k, j, **figures, attribute=name, correlation=correlation
-                )
-            )
+            figures = dict(zip(FIGURES, (float(value), None if kl is None else float(kl[k, j]), *best[j]), strict=True))
+            dimensions.append(_dimension(model, None if concepts is None else k, j, figures))
     return dimensions
 
 
-def _dimension(model: Recommender, concept: int | None, dimension: int, **figures: Any) -> dict[str, Any]:
+def _dimension(model: Recommender, concept: int | None, dimension: int, figures: dict[str, Any]) -> dict[str, Any]:
     """A dimension of the axes in use: its figures, its name, and the evidence for it."""
-    unknown = dict.fromkeys(("std", "kl", "attribute", "correlation"))
-    row = {"concept": concept, "dimension": dimension, **unknown, **figures}
+    row = {"concept": concept, "dimension": dimension, **figures}
     parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
     names = meaning_of(model).names
     if names is None or concept is None:
@@ -309,9 +304,8 @@ def _warnings(report: dict[str, Any]) -> list[str]:
 def _item_vectors(model: Recommender) -> np.ndarray:
     """(items, dim), of length 1 if only directions matter to the model."""
     vectors = model.item_vectors().cpu().numpy().astype(np.float64)
-    if getattr(model.settings, "similarity", None) != "cosine":
-        return vectors
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    is_cosine = getattr(model.settings, "similarity", None) == "cosine"
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) if is_cosine else vectors
 
 
 def _known(values: np.ndarray) -> np.ndarray:

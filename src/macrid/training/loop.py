@@ -82,7 +82,7 @@ def train(
             while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
                 started = time.monotonic()
                 epoch = progress.epoch + 1
-                loss, kl = _run_epoch(model, step, settings, epoch, on_step)
+                loss, kl = _run_epoch(model, step, epoch, on_step)
                 _check_weights(model, epoch)
                 may_merge = adapts and not adaptive.settled([record.concepts or 0 for record in model.log])
                 if may_merge and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
@@ -116,14 +116,10 @@ def train(
 
 
 def _run_epoch(
-    model: NeuralRecommender,
-    step: Step,
-    settings: TrainingSettings,
-    epoch: int,
-    on_step: Callable[[int, int], None] | None,
+    model: NeuralRecommender, step: Step, epoch: int, on_step: Callable[[int, int], None] | None
 ) -> tuple[float, float]:
     """One pass over the train users; returns mean loss and KL per user."""
-    users, device = step.data.users, model.device
+    settings, users, device = step.settings, step.data.users, model.device
     generator = step.generator.manual_seed(epoch_seed(settings.seed, epoch))
     step.beta.fill_(beta_of(model, settings, epoch))
     batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
