@@ -141,14 +141,13 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
     usable = {name: usable[name] for name in usable if name in best_known}
     vectors = _item_vectors(model)[chosen]
     gaps = mig(vectors, usable, seed=seed)
-    result: dict[str, Any] = {"dci": None, "mig": {"mean": gaps.mean, "factors": gaps.gaps}}
+    information = {"mean": gaps.mean, "factors": gaps.gaps}
     if find_spec("sklearn") is None:
         notes.append("DCI needs scikit-learn; pip install 'macrid[plot]'")
-        return result
+        return {"dci": None, "mig": information}
     scores = dci(vectors, usable, seed=seed)
     names = ("disentanglement", "completeness", "informativeness")
-    result["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
-    return result
+    return {"dci": {name: getattr(scores, name) for name in names} | {"factors": scores.scores}, "mig": information}
 
 
 def _dci_within(space: Space, seed: int) -> dict[str, Any] | None:
@@ -253,17 +252,12 @@ def _axes(model: Any) -> dict[str, Any]:
     strength = {
         kind: axes_evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}
     }
-
-    def listed(kinds: Sequence[str]) -> list[float | None]:
-        values = [float(strength[kind][k]) for k, kind in enumerate(kinds)]
-        return [None if np.isnan(value) else value for value in values]
-
-    return {
-        "in_use": list(used),
-        "found": sorted(meaning.axes),
-        "evidence_original": listed(("original",) * space.concepts),
-        "evidence_in_use": listed(used),
+    lists = {"original": strength["original"].tolist(), "in_use": [strength[kind][k] for k, kind in enumerate(used)]}
+    evidence = {
+        f"evidence_{name}": [None if np.isnan(value) else float(value) for value in values]
+        for name, values in lists.items()
     }
+    return {"in_use": list(used), "found": sorted(meaning.axes), **evidence}
 
 
 def _correlations(
