@@ -59,14 +59,11 @@ def find(
         if not attributes:
             raise RequestError("attributes is empty; name some, or omit it to use all")
         columns = [named_column(model, name, columns) for name in attributes]
-    rotation, fits = [], []
-    for k in range(space.concepts):
-        turned, fits_here = concept_axes(space, k, by, columns, seed)
-        rotation.append(turned)
-        fits += fits_here
+    turned = [concept_axes(space, k, by, columns, seed) for k in range(space.concepts)]
+    fits = tuple(fit for _, of_concept in turned for fit in of_concept)
     if attributes is not None and not fits:
         raise RequestError(f"item vectors predict none of {', '.join(attributes)}; axes stay as they are")
-    axes = Axes(by, np.stack(rotation).astype(np.float32), fits=tuple(fits))
+    axes = Axes(by, np.stack([rotation for rotation, _ in turned]).astype(np.float32), fits=fits)
     return with_range(axes, space, model.sample if histories is None else histories)
 
 

@@ -96,31 +96,32 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
 def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes: list[str]) -> dict[str, Any]:
     """Independence and KL, overall and per concept."""
     names = ("independence", "independence_per_concept", "kl", "kl_per_concept", "per_dimension")
+    figures: dict[str, Any] = dict.fromkeys(names)
     if posterior is None:
-        return dict.fromkeys(names)
+        return figures
     mean, std = (part.astype(np.float64) for part in posterior)
     users, count, dim = mean.shape
-    independences = independence(mean.reshape(users, -1)), [independence(mean[:, k]) for k in range(count)]
+    flat = mean.reshape(users, -1), std.reshape(users, -1)
+    figures["independence"] = independence(flat[0])
+    figures["independence_per_concept"] = [independence(mean[:, k]) for k in range(count)]
     if not (std > 0).all():
         reason = f"{type(model).__name__} has no distribution over components"
         if std.any():
             reason = "some components have a standard deviation of 0, so their KL is infinite"
         notes.append(f"KL is missing: {reason}")
-        return dict(zip(names, (*independences, None, None, None), strict=True))
+        return figures
     prior = float(getattr(model.settings, "prior_std", 1.0))
-    entropies = marginal_entropies(mean.reshape(users, -1), std.reshape(users, -1))
-    whole = decompose_kl(mean.reshape(users, -1), std.reshape(users, -1), prior, seed=seed, entropies=entropies)
-    parts = [
-        decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=entropies[k * dim : (k + 1) * dim])
-        for k in range(count)
-    ]
+    entropies = marginal_entropies(*flat)
+    whole = decompose_kl(*flat, prior, seed=seed, entropies=entropies)
+    of_concepts = enumerate(entropies.reshape(count, dim))
+    parts = [decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=each) for k, each in of_concepts]
     if users > 1 and whole.mutual_information > 0.99 * np.log(users):
         notes.append(
             f"mutual information is at its limit, ln {users:,}: all these users are distinguished, and further"
             " information about them counts as total correlation"
         )
     per_concept = [part.as_json() for part in parts]
-    return dict(zip(names, (*independences, whole.as_json(), per_concept, whole.per_dimension), strict=True))
+    return figures | {"kl": whole.as_json(), "kl_per_concept": per_concept, "per_dimension": whole.per_dimension}
 
 
 def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str]) -> dict[str, Any]:
