@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -62,14 +61,18 @@ def dci(
 
 def _forest(vectors: np.ndarray, values: np.ndarray, seed: int, folds: int, trees: int) -> tuple[np.ndarray, float]:
     """The dimensions' importance (dims,), and the score on held-out items."""
-    ensemble, selection = _sklearn("ensemble"), _sklearn("model_selection")
+    try:
+        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+        from sklearn.model_selection import KFold
+    except ImportError:
+        raise RequestError("DCI needs scikit-learn; pip install 'macrid[plot]'") from None
     numeric = values.dtype.kind == "f"
     target = rankdata(values) / len(values) if numeric else values
-    kind = ensemble.RandomForestRegressor if numeric else ensemble.RandomForestClassifier
+    kind = RandomForestRegressor if numeric else RandomForestClassifier
     # choosing splits among all dimensions, with leaves that are not too small, keeps noise out of the importances
     options = {"max_features": 1.0, "min_samples_leaf": min(10, 1 + len(values) // 50), "random_state": seed}
     shares, predicted = np.zeros(vectors.shape[1]), np.empty_like(target)
-    for train, test in selection.KFold(folds, shuffle=True, random_state=seed).split(vectors):
+    for train, test in KFold(folds, shuffle=True, random_state=seed).split(vectors):
         forest = kind(trees, **options).fit(vectors[train], target[train])
         predicted[test] = forest.predict(vectors[test])
         shares += forest.feature_importances_ / folds
@@ -166,10 +169,3 @@ def _known(name: str, values: np.ndarray, items: int) -> tuple[np.ndarray, np.nd
 
 def _is_number_or_none(value: Any) -> bool:
     return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
-
-
-def _sklearn(module: str) -> Any:
-    try:
-        return import_module(f"sklearn.{module}")
-    except ImportError:
-        raise RequestError("DCI needs scikit-learn; pip install 'macrid[plot]'") from None
