@@ -134,9 +134,8 @@ def null_of_labels(
     values: Values, labels: np.ndarray, count: int, random: np.random.Generator, shuffles: int = SHUFFLES
 ) -> np.ndarray:
     """The largest z over all labels and values when labels are shuffled: (shuffles,)."""
-    if not values.columns:
-        return np.zeros(shuffles)
-    return np.array([of_labels(values, random.permutation(labels), count).z.max() for _ in range(shuffles)])
+    shuffled = (of_labels(values, random.permutation(labels), count) for _ in range(shuffles))
+    return np.array([odds.z.max(initial=-np.inf) for odds in shuffled])
 
 
 def correlations(

@@ -152,19 +152,21 @@ def _known(name: str, values: np.ndarray, items: int) -> tuple[np.ndarray, np.nd
         raise DataError(f"factor '{name}' has {len(values):,} values for {items:,} items")
     if values.dtype == object and all(map(_is_number_or_none, values.tolist())):
         values = values.astype(np.float64)  # None becomes NaN
-    numeric = values.dtype.kind in "fiu"
-    if numeric:
-        values = values.astype(np.float64)
-        known = np.flatnonzero(np.isfinite(values))
-    else:
-        known = np.flatnonzero([value is not None and value == value for value in values.tolist()])
+    numeric, known = values.dtype.kind in "fiu", np.flatnonzero(is_known(values))
     if len(known) < FEWEST_KNOWN:
         raise DataError(f"factor '{name}' is known for {len(known)} items; at least {FEWEST_KNOWN} are needed")
-    values = values[known] if numeric else values[known].astype(str)
+    values = values[known].astype(np.float64 if numeric else str)
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) == 1:
         raise DataError(f"factor '{name}' is {distinct[0]} for all items, so it cannot be measured; remove it")
     return known, values if numeric and len(distinct) > MOST_DISTINCT else codes
+
+
+def is_known(values: np.ndarray) -> np.ndarray:
+    """(items,) whether a value is neither None nor NaN."""
+    if values.dtype.kind in "fiu":
+        return np.isfinite(values)
+    return np.array([value is not None and value == value for value in values.tolist()], dtype=bool)
 
 
 def _is_number_or_none(value: Any) -> bool:

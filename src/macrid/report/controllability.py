@@ -16,7 +16,7 @@ smoothness    share of a list kept from one position to the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,8 @@ CONFIDENT = 3.0  # items of a history in a concept, for its component to be mean
 SAME = 0.3  # rank correlation above which two attributes count as the same
 RANDOM = 10  # directions per concept
 LEAST_MOVE = 1e-3  # standard deviations; below that, relative leakage is meaningless
-Groups = dict[int | None, tuple[np.ndarray, np.ndarray]]
-"""Concept, or None for all → items and users."""
+Group = tuple[np.ndarray, np.ndarray]
+"""Items to list, and users to turn a knob for."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,12 @@ def measure(
     groups = _groups(space, heldout, random)
     controls, controls_beside = [], []
     for done, knob in enumerate(knobs, start=1):
-        if knob.concept in groups:
-            items, users = groups[knob.concept]
-            controls.append(_turn(decoded, knob.directions, knob, items, users, columns))
+        group = groups.get(knob.concept)
+        if group is not None:
+            controls.append(_turn(decoded, knob.directions, knob, group, columns))
             if other is not None:
-                direction = _activation(other, space, items, knob.column, users)
-                controls_beside.append(_turn(other, [direction], knob, items, users, columns))
+                direction = _activation(other, space, group[0], knob.column, group[1])
+                controls_beside.append(_turn(other, [direction], knob, group, columns))
         if on_knob is not None:
             on_knob(done, len(knobs))
     if not controls:
@@ -198,10 +198,10 @@ def measure(
     return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
-def _groups(space: Space, heldout: HeldOut, random: np.random.Generator) -> Groups:
-    """The items that a concept's knobs list, and the users they are turned for; under None those of all concepts."""
+def _groups(space: Space, heldout: HeldOut, random: np.random.Generator) -> dict[int | None, Group]:
+    """By concept, and under None for all concepts together; only those large enough to measure."""
     confidence = space.confidence(heldout.history)
-    groups: Groups = {}
+    groups: dict[int | None, Group] = {}
     for k in (*range(space.concepts), None):
         items = np.arange(len(space.concept_of)) if k is None else space.members(k)
         enough = (confidence.sum(axis=1) if k is None else confidence[:, k]) >= CONFIDENT
@@ -233,21 +233,15 @@ def named_knobs(model: Recommender) -> list[Knob]:
             direction = replace(direction, vector=-direction.vector, low=low, high=high)
         single.append(Knob((direction,), columns[name]))
         several.setdefault(name, {}).setdefault(k, direction)
-    joint = [
-        Knob(tuple(by_concept.values()), columns[name]) for name, by_concept in several.items() if len(by_concept) > 1
-    ]
+    joint = [Knob(tuple(each.values()), columns[name]) for name, each in several.items() if len(each) > 1]
     return joint + single
 
 
 def _turn(
-    decoded: _Decoded,
-    directions: Sequence[Direction],
-    knob: Knob,
-    items: np.ndarray,
-    users: np.ndarray,
-    columns: Sequence[Column],
+    decoded: _Decoded, directions: Sequence[Direction], knob: Knob, group: Group, columns: Sequence[Column]
 ) -> Control:
     """Turn a knob for some users: move their components along these directions."""
+    items, users = group
     lists = _sweep(decoded, directions, users, items)  # (users, positions, n)
     values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
     moves = values[:, -1] - values[:, 0]
@@ -303,7 +297,9 @@ def _shared(one: np.ndarray, other: np.ndarray) -> float:
     return float((one[..., :, None] == other[..., None, :]).any(axis=-1).mean())
 
 
-def _random(decoded: _Decoded, groups: Groups, knobs: Sequence[Knob], random: np.random.Generator) -> float | None:
+def _random(
+    decoded: _Decoded, groups: Mapping[int | None, Group], knobs: Sequence[Knob], random: np.random.Generator
+) -> float | None:
     """Mean absolute monotonicity of random directions with the attributes of each concept's knobs."""
     correlations = []
     for k, (items, users) in groups.items():

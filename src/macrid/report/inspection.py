@@ -17,7 +17,7 @@ from macrid.concepts.space import Space, draw, space_of
 from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
 from macrid.evaluation.decomposition import decompose_kl, marginal_entropies
-from macrid.evaluation.factors import FEWEST_KNOWN, dci, mig
+from macrid.evaluation.factors import FEWEST_KNOWN, dci, is_known, mig
 
 if TYPE_CHECKING:
     from macrid.models.base import Posterior, Recommender
@@ -136,7 +136,7 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
         return nothing
     if len(chosen) < len(model.items):
         notes.append(f"DCI and MIG: measured on a random sample of {len(chosen):,} of {len(model.items):,} items")
-    best_known = sorted(usable, key=lambda name: -int(_known(usable[name]).sum()))[:MOST_FACTORS]
+    best_known = sorted(usable, key=lambda name: -int(is_known(usable[name]).sum()))[:MOST_FACTORS]
     if len(best_known) < len(usable):
         notes.append(f"DCI and MIG: only the {len(best_known)} of {len(usable)} factors known for most items")
     usable = {name: usable[name] for name in usable if name in best_known}
@@ -303,12 +303,8 @@ def _item_vectors(model: Recommender) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) if is_cosine else vectors
 
 
-def _known(values: np.ndarray) -> np.ndarray:
-    return np.isfinite(values) if values.dtype.kind == "f" else values != None  # noqa: E711  (elementwise)
-
-
 def _is_usable(values: np.ndarray) -> bool:
-    known = values[_known(values)]
+    known = values[is_known(values)]
     return len(known) >= FEWEST_ITEMS and bool((known != known[0]).any())
 
 
