@@ -102,7 +102,7 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     rotation = np.broadcast_to(np.eye(6, dtype=np.float32)[[SIZE, 0, 1, 3, 4, 5]], (2, 6, 6))
     use(model, Axes("attributes", rotation, fits=(Fit(0, 0, "size", 0.9, 0.005), Fit(1, 0, "size", 0.9, 0.005))))
     joint, *single = named_knobs(model)
-    assert [(knob.concept, knob.name) for knob in single] == [(0, "size"), (1, "size")]
+    assert [(knob.concept, knob.column.name) for knob in single] == [(0, "size"), (1, "size")]
     assert joint.concept is None
     assert [direction.vector[SIZE] for direction in joint.directions] == [1, 1]
     model = copy.deepcopy(world[0])
@@ -114,7 +114,7 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     named = {
         (knob.concept, knob.directions[0].dimension): knob for knob in named_knobs(model) if knob.concept is not None
     }
-    assert named[1, SIZE].name == named[0, SIZE].name == "size"
+    assert named[1, SIZE].column.name == named[0, SIZE].column.name == "size"
     assert named[1, SIZE].directions[0].vector[SIZE] == 1
     assert named[0, SIZE].directions[0].vector[SIZE] == -1  # so that the attribute grows
     plain, turned = along(space_of(model), 0, SIZE), named[0, SIZE].directions[0]
@@ -157,7 +157,7 @@ def slow(model, heldout, knob, columns):
     for column in columns:
         theirs = standard(column.values[items])
         both = np.isfinite(mine) & np.isfinite(theirs)
-        is_other = column.name != knob.name and column.is_usable(items)
+        is_other = column.name != knob.column.name and column.is_usable(items)
         if is_other and abs(spearmanr(mine[both], theirs[both]).statistic) <= 0.3:
             others.append(theirs)
     place = {item: at for at, item in enumerate(items)}

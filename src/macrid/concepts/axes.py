@@ -59,14 +59,11 @@ def find(
         if not attributes:
             raise RequestError("attributes is empty; name some, or omit it to use all")
         columns = [named_column(model, name, columns) for name in attributes]
-    rotation, fits = [], []
-    for k in range(space.concepts):
-        turned, fits_here = concept_axes(space, k, by, columns, seed)
-        rotation.append(turned)
-        fits += fits_here
+    turned = [concept_axes(space, k, by, columns, seed) for k in range(space.concepts)]
+    fits = tuple(fit for _, of_concept in turned for fit in of_concept)
     if attributes is not None and not fits:
         raise RequestError(f"item vectors predict none of {', '.join(attributes)}; axes stay as they are")
-    axes = Axes(by, np.stack(rotation).astype(np.float32), fits=tuple(fits))
+    axes = Axes(by, np.stack([rotation for rotation, _ in turned]).astype(np.float32), fits=fits)
     return with_range(axes, space, model.sample if histories is None else histories)
 
 
@@ -119,9 +116,13 @@ def concept_axes(
     if rank > 1:
         inner = centred @ turned[:rank].T
         inner -= inner.mean(axis=0)
-        turned = np.concatenate([_ordered(independent(inner, random), inner) @ turned[:rank], turned[rank:]])
+        turn = independent(inner, random)
+        turn = turn[np.argsort(-(inner @ turn.T).var(axis=0), kind="stable")]  # likewise
+        turned = np.concatenate([turn @ turned[:rank], turned[rank:]])
     rest = _orthonormal(np.concatenate([first, turned]))[len(first) :]
-    return np.concatenate([first, rest * _signs(centred @ rest.T)[:, None]]), fits
+    coordinates = centred @ rest.T  # an axis has no sign of its own: the longer tail gets the positive side
+    signs = np.where((coordinates * coordinates * coordinates).sum(axis=0) < 0, -1.0, 1.0)
+    return np.concatenate([first, rest * signs[:, None]]), fits
 
 
 def tied_dimensions(model: MacridVAE) -> dict[int, str]:
@@ -293,16 +294,6 @@ def _spread(
 def _p_value(strength: float, spread: float, attributes: int) -> float:
     """How often the best of so many shuffled attributes is as strong; no smaller than shuffles can show."""
     return max(float(-np.expm1(attributes * np.log1p(-norm.sf(strength / spread)))), 1 / (1 + SHUFFLES))
-
-
-def _ordered(turn: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Rows by how much points vary along them, most first."""
-    return turn[np.argsort(-(points @ turn.T).var(axis=0), kind="stable")]
-
-
-def _signs(coordinates: np.ndarray) -> np.ndarray:
-    """±1 for each column, which puts its longer tail on the positive side: an axis has no sign of its own."""
-    return np.where((coordinates * coordinates * coordinates).sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _orthonormal(rows: np.ndarray) -> np.ndarray:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from macrid.concepts.axes import MOST_FITTED_ITEMS, attribute_axes, weights_of
-from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import USER_PERCENTILES, Space, digest, draw, user_range
 from macrid.data.attributes import named_column
 from macrid.errors import RequestError
@@ -64,7 +63,7 @@ def _by_digest(space: Space, concept: int, dimension: int, axis: str) -> Directi
     for number, vector in enumerate(space.axes(concept)):
         if digest(vector) == axis:
             return along(space, concept, number)
-    for kind, axes in {"original": space.original, **meaning_of(space.model).axes}.items():
+    for kind, axes in {"original": space.original, **space.meaning.axes}.items():
         for number, vector in enumerate(axes.rotation[concept]):
             if digest(vector) == axis:
                 low, high = (None if end is None else float(end[concept, number]) for end in (axes.low, axes.high))
@@ -89,14 +88,13 @@ def dimension_number(space: Space, concept: int, name: str) -> int:
 def dimension_names(space: Space, concept: int) -> dict[int, list[str]]:
     """The named dimensions of a concept: for each its name, and the attribute it follows."""
     aliases: dict[int, list[str]] = {}
-    names, axes = meaning_of(space.model).names, space.axes_in_use(concept)
+    axes = space.axes_in_use(concept)
     kind = "original" if axes is None else axes.by
-    for entry in () if names is None else names.dimensions:
+    for entry in space.meaning.dimensions:
         if (entry.concept, entry.axes) == (concept, kind) and entry.name is not None:
             aliases[entry.dimension] = [entry.name, *([entry.attribute] if entry.attribute else [])]
-    for fit in () if axes is None else axes.fits:
-        if fit.concept == concept:
-            aliases.setdefault(fit.dimension, []).append(fit.attribute)
+    for fit in space.fits(concept):
+        aliases.setdefault(fit.dimension, []).append(fit.attribute)
     return dict(sorted(aliases.items()))
 
 
@@ -119,10 +117,9 @@ def _towards(space: Space, attribute: str) -> list[Direction]:
     column = named_column(model, attribute)
     users = None if model.sample is None else (space.components(model.sample), space.confidence(model.sample))
     for k in range(space.concepts):
-        axes = space.axes_in_use(k)
-        fit = next((fit for fit in axes.fits if (fit.concept, fit.attribute) == (k, attribute)), None) if axes else None
-        if fit is not None:
-            directions.append(along(space, k, fit.dimension))
+        fitted = [fit.dimension for fit in space.fits(k) if fit.attribute == attribute]
+        if fitted:
+            directions.append(along(space, k, fitted[0]))
             continue
         items, random = space.members(k), np.random.default_rng(k)
         if not column.is_usable(items):

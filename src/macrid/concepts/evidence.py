@@ -39,6 +39,10 @@ class LogOdds(NamedTuple):
     z: np.ndarray
     """`delta` over its standard deviation."""
 
+    def reversed(self) -> LogOdds:
+        """The other side against this one."""
+        return LogOdds(self.outside, self.inside, -self.delta, -self.z)
+
 
 class Counts(NamedTuple):
     """Items that have a value, and items where it is known: (groups, values) each."""
@@ -79,26 +83,24 @@ class Values:
         """Over all items: (values,)."""
         return Counts(self.has.sum(axis=0), self.known.sum(axis=0)[self.pattern])
 
-    def counts(self, groups: np.ndarray) -> Counts:
-        """groups: (groups, items), 1 for the items in each."""
-        return Counts(groups @ self.has, (groups @ self.known)[:, self.pattern])
-
-    def counts_of_labels(self, labels: np.ndarray, count: int) -> Counts:
-        """The same where each item is in one group; labels: (items,)."""
-        size = len(labels)
-        groups = sp.csr_array((np.ones(size), (labels, np.arange(size))), shape=(count, size))
-        return Counts((groups @ self._sparse).toarray(), (groups @ self.known)[:, self.pattern])
+    def counts(self, groups: np.ndarray, items: np.ndarray, count: int) -> Counts:
+        """The items at these positions, each in one of so many groups: (positions,) both."""
+        members = sp.csr_array((np.ones(len(items)), (groups, items)), shape=(count, len(self.has)))
+        return Counts((members @ self._sparse).toarray(), (members @ self.known)[:, self.pattern])
 
 
 def values_of(columns: Sequence[Column], items: np.ndarray) -> Values:
     """The columns of 0 and 1, for the items at these positions."""
     chosen = tuple(column for column in columns if column.value is not None)
-    if not chosen:
-        return Values((), np.zeros((len(items), 0)), np.zeros((len(items), 0)), np.zeros(0, dtype=np.int64))
-    values = np.stack([column.values[items] for column in chosen], axis=1)
+    values = matrix_of(chosen, items)
     known = np.isfinite(values)
     patterns, pattern = _patterns(known)
     return Values(chosen, np.where(known, values, 0.0), patterns.astype(np.float64), pattern)
+
+
+def matrix_of(columns: Sequence[Column], items: np.ndarray) -> np.ndarray:
+    """Values of the items at these positions: (positions, columns)."""
+    return np.stack([column.values[items] for column in columns], axis=1) if columns else np.zeros((len(items), 0))
 
 
 def log_odds(inside: Counts, outside: Counts, total: Counts, prior: float = PRIOR) -> LogOdds:
@@ -118,18 +120,22 @@ def log_odds(inside: Counts, outside: Counts, total: Counts, prior: float = PRIO
 
 def of_labels(values: Values, labels: np.ndarray, count: int) -> LogOdds:
     """Items with each label against all others: (labels, values)."""
-    inside = values.counts_of_labels(labels, count)
-    total = values.total
+    inside, total = values.counts(labels, np.arange(len(labels)), count), values.total
     return log_odds(inside, Counts(total.have - inside.have, total.known - inside.known), total)
+
+
+def between(values: Values, low: np.ndarray, high: np.ndarray) -> LogOdds:
+    """The items at some positions, the high end, against those at others, the low end: (values,)."""
+    have, known = values.counts(np.repeat((0, 1), (len(low), len(high))), np.concatenate([low, high]), 2)
+    return log_odds(Counts(have[1], known[1]), Counts(have[0], known[0]), values.total)
 
 
 def null_of_labels(
     values: Values, labels: np.ndarray, count: int, random: np.random.Generator, shuffles: int = SHUFFLES
 ) -> np.ndarray:
     """The largest z over all labels and values when labels are shuffled: (shuffles,)."""
-    if not values.columns:
-        return np.zeros(shuffles)
-    return np.array([of_labels(values, random.permutation(labels), count).z.max() for _ in range(shuffles)])
+    shuffled = (of_labels(values, random.permutation(labels), count) for _ in range(shuffles))
+    return np.array([odds.z.max(initial=-np.inf) for odds in shuffled])
 
 
 def correlations(
@@ -198,8 +204,7 @@ def axis_correlations(
     if not usable or len(items) < FEWEST_MEMBERS:
         return [], np.zeros((0, space.dim))
     coordinates = space.items[items] if axes is None else space.items[items] @ axes.rotation[k].T
-    values = np.stack([column.values[items] for column in usable], axis=1)
-    return usable, correlations(coordinates, values, random, shuffles=0).rho
+    return usable, correlations(coordinates, matrix_of(usable, items), random, shuffles=0).rho
 
 
 def columns_by_pattern(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -19,9 +19,7 @@ from macrid.errors import RequestError
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseModel)
 LONGEST_NAME = 80  # characters
-BIDI = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)  # would reorder the text around the name
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # would reorder text around a name
 
 
 class _Entry(BaseModel):
@@ -117,12 +115,6 @@ class DimensionName(_Entry):
     edited: bool = False
 
 
-class _File(_Entry):
-    concepts: tuple[ConceptName, ...]
-    dimensions: tuple[DimensionName, ...]
-    aside: tuple[DimensionName, ...] = ()
-
-
 @dataclass(frozen=True)
 class Names:
     """Names of all concepts, and of all dimensions along the axes in use."""
@@ -132,6 +124,7 @@ class Names:
     """By concept, then by dimension; equally many in each."""
     aside: tuple[DimensionName, ...] = ()
     """Edited names of axes that are not in use."""
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     def concept_name(self, concept: int) -> str | None:
         """None without evidence; `label` always has something to show."""
@@ -168,27 +161,26 @@ class Names:
 
     def as_json(self) -> dict[str, Any]:
         """The input of `from_json`."""
-        parts = {"concepts": self.concepts, "dimensions": self.dimensions, "aside": self.aside}
-        return {name: [entry.model_dump(mode="json") for entry in part] for name, part in parts.items()}
+        return dict(TypeAdapter(Names).dump_python(self, mode="json"))
 
-    @classmethod
-    def from_json(cls, value: Any) -> Names:
+    @staticmethod
+    def from_json(value: Any) -> Names:
         """Read the output of `as_json`; a `ValueError` says what is wrong and where."""
         try:
-            file = TypeAdapter(_File).validate_python(value)
+            names = TypeAdapter(Names).validate_python(value)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "names"
             raise ValueError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
-        numbers = [entry.concept for entry in file.concepts]
+        numbers = [entry.concept for entry in names.concepts]
         if numbers != list(range(len(numbers))):
             raise ValueError(f"concepts: numbered {numbers[:5]}, not 0, 1, 2, … in order")
-        count, dimensions = len(numbers), len(file.dimensions)
+        count, dimensions = len(numbers), len(names.dimensions)
         dim = dimensions // max(1, count)
         grid = [(k, j) for k in range(count) for j in range(dim)]
-        if [(entry.concept, entry.dimension) for entry in file.dimensions] != grid:
+        if [(entry.concept, entry.dimension) for entry in names.dimensions] != grid:
             raise ValueError(f"dimensions: {dimensions} entries, not every dimension of {count} concepts in order")
-        return cls(file.concepts, file.dimensions, file.aside)
+        return names
 
     def _place(self, concept: int, dimension: int) -> int:
         check_number("concept", concept, len(self.concepts))

@@ -20,17 +20,16 @@ from macrid.concepts.evidence import (
     LEAST_CORRELATION,
     MOST_CORRELATED_ITEMS,
     Correlations,
-    Counts,
     LogOdds,
     Values,
+    between,
     chance,
     correlations,
-    log_odds,
+    matrix_of,
     null_of_labels,
     of_labels,
     values_of,
 )
-from macrid.concepts.meaning import Fit
 from macrid.concepts.names import (
     ConceptName,
     Correlation,
@@ -144,17 +143,15 @@ def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format
     coordinates = space.turned(k)
     drawn = draw(np.arange(len(members)), MOST_CORRELATED_ITEMS, random)
     items, points = members[drawn], coordinates[drawn]
-    fits = [] if axes is None else [fit for fit in axes.fits if fit.concept == k]
-    keep = {fit.attribute for fit in fits}
+    keep = {fit.attribute for fit in space.fits(k)}
     usable, words = (_usable(columns, items, fewest, keep) for fewest in (FEWEST_ITEMS, FEWEST_PER_WORD))
     values = values_of(words, np.arange(len(items)))
     places = {column.name: place for place, column in reversed(list(enumerate(usable)))}  # the first with each name
-    fits = [fit for fit in fits if fit.attribute in places]
-    fitted = {fit.dimension: fit for fit in fits}
+    fitted = {fit.dimension: fit for fit in space.fits(k) if fit.attribute in places}
     free = [j for j in range(space.dim) if j not in fitted]
-    correlated = correlations(points[:, free], _matrix(usable, len(items)), random)
+    correlated = correlations(points[:, free], matrix_of(usable, np.arange(len(items))), random)
     strongest = np.abs(correlated.rho).max(axis=1, initial=0)  # (columns,)
-    for fit in fits:
+    for fit in fitted.values():
         strongest[places[fit.attribute]] = max(strongest[places[fit.attribute]], fit.strength)
     entries = []
     place: int | None
@@ -162,24 +159,20 @@ def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format
         kind, axis = "original" if axes is None else axes.by, digest(space.axes(k)[j])
         entry = DimensionName(concept=k, dimension=j, axes=kind, axis=axis, name=None)
         if j in fitted:
-            place = places[fitted[j].attribute]
-            update = _of_fit(fitted[j], usable[place])
+            fit, place = fitted[j], places[fitted[j].attribute]
+            update: dict[str, Any] = {"evidence": (_correlation(usable[place], fit.strength, fit.p, is_fitted=True),)}
         else:
             place, update = _of_correlations(usable, correlated, free.index(j), strongest)
         if place is not None:
-            update |= _named(usable[place], update["evidence"][0])
-            update |= _ends(usable[place], update["direction"], points[:, j], values, written)._asdict()
+            update |= _named(usable[place], update["evidence"][0], points[:, j], values, written)
         entries.append(entry.model_copy(update=update | {"examples": _examples(space, k, coordinates[:, j])}))
     return entries
 
 
-def _of_fit(fit: Fit, column: Column) -> dict[str, Any]:
-    """Evidence for a fitted axis, from items it was not fitted to."""
+def _correlation(column: Column, rho: float, p: float, *, is_fitted: bool = False) -> Correlation:
+    """With an axis; a fitted one brings its correlation from items it was not fitted to."""
     known = int(np.isfinite(column.values).sum())
-    evidence = Correlation(
-        attribute=fit.attribute, correlation=fit.strength, p=fit.p, items=known, cross_validated=True
-    )
-    return {"evidence": (evidence,)}
+    return Correlation(attribute=column.name, correlation=rho, p=p, items=known, cross_validated=is_fitted)
 
 
 def _of_correlations(
@@ -200,12 +193,7 @@ def _of_correlations(
     chosen = min(best, key=lambda place: ORDER[columns[place].kind], default=None)
     first = ranked[0] if chosen is None else chosen
     evidence = tuple(
-        Correlation(
-            attribute=columns[place].name,
-            correlation=float(rho[place]),
-            p=chance(z[place], correlated.null),
-            items=int(np.isfinite(columns[place].values).sum()),
-        )
+        _correlation(columns[place], float(rho[place]), chance(z[place], correlated.null))
         for place in [first, *(place for place in ranked if place != first)][:SHOWN_COLUMNS]
     )
     if chosen is not None:
@@ -215,20 +203,11 @@ def _of_correlations(
     return None, {"evidence": evidence, "why": f"other dimensions follow {closest} much better" if significant else why}
 
 
-def _named(column: Column, evidence: Correlation) -> dict[str, Any]:
-    return {
-        "name": clean(column.value or _spaced(column.name)),
-        "attribute": column.name,
-        "kind": column.kind,
-        "strength": abs(evidence.correlation),
-        "direction": 1 if evidence.correlation >= 0 else -1,
-        "p": evidence.p,
-        "cross_validated": evidence.cross_validated,
-    }
-
-
-def _ends(column: Column, direction: int, coordinate: np.ndarray, values: Values, written: Format) -> Ends:
-    """Both ends of a dimension (n,) that follows a column."""
+def _named(
+    column: Column, evidence: Correlation, coordinate: np.ndarray, values: Values, written: Format
+) -> dict[str, Any]:
+    """A dimension (n,) that follows a column, and its ends."""
+    direction = 1 if evidence.correlation >= 0 else -1
     coordinate = direction * coordinate
     if column.kind == POPULARITY:
         ends = Ends("niche", "popular")
@@ -236,40 +215,50 @@ def _ends(column: Column, direction: int, coordinate: np.ndarray, values: Values
         ends = _ends_in_words(column, coordinate, values) or _ends_in_numbers(column, coordinate, written)
     else:
         ends = _ends_of_value(column, coordinate, values)
-    return ends if direction > 0 else Ends(ends.high, ends.low, ends.high_evidence, ends.low_evidence)
+    ends = ends if direction > 0 else Ends(ends.high, ends.low, ends.high_evidence, ends.low_evidence)
+    return {
+        "name": clean(column.value or _spaced(column.name)),
+        "attribute": column.name,
+        "kind": column.kind,
+        "strength": abs(evidence.correlation),
+        "direction": direction,
+        "p": evidence.p,
+        "cross_validated": evidence.cross_validated,
+        **ends._asdict(),
+    }
 
 
 def _ends_in_words(column: Column, coordinate: np.ndarray, values: Values) -> Ends | None:
     """Values such as "tiny" and "huge": most items have them where the number is low or high, few at the other end."""
     quarters = [_outer(coordinate, np.isfinite(column.values)), _outer(column.values)]  # by coordinate, by number
-    odds, z_of_number = _between(values, *quarters[0]), _between(values, *quarters[1]).z
+    odds, z_of_number = between(values, *quarters[0]), between(values, *quarters[1]).z
     options = []
     for attribute in dict.fromkeys(each.attribute for each in values.columns):
         same = np.array([each.attribute == attribute for each in values.columns])
         low, high = (
-            _covering(
-                values,
-                np.flatnonzero(same & (sign * odds.z >= LEANING) & (sign * z_of_number >= LEANING)),
-                sign * odds.z,
-                pairs,
-            )
+            _covering(values, same & (np.minimum(sign * odds.z, sign * z_of_number) >= LEANING), sign * odds.z, pairs)
             for sign, pairs in ((-1, [pair[::-1] for pair in quarters]), (1, quarters))
         )
         if low and high:
             options.append((ORDER[values.columns[low[0]].kind], len(low) + len(high), low, high))
     if not options:
         return None
-    low, high = (sorted(end, key=lambda word: _mean_of(column, values.has[:, word])) for end in min(options)[2:])
-    evidence = _shares(values, _reversed(odds), low), _shares(values, odds, high)
+    low, high = (
+        sorted(end, key=lambda word: np.nanmean(column.values[values.has[:, word] > 0])) for end in min(options)[2:]
+    )
+    evidence = _shares(values, odds.reversed(), low), _shares(values, odds, high)
     return Ends(_joined(values, low), _joined(values, high), *evidence)
 
 
 def _covering(
     values: Values, words: np.ndarray, z: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> list[int]:
-    """The fewest words that most items at the second end of every pair have, and few at the first; or none."""
+    """The fewest words that most items at the second end of every pair have, and few at the first; or none.
+
+    words, z: (values,) whether a value may be used, and how much it leans to the second end.
+    """
     chosen: list[int] = []
-    for word in sorted(words.tolist(), key=lambda word: -z[word]):
+    for word in sorted(np.flatnonzero(words).tolist(), key=lambda word: -z[word]):
         if not any(_is_same(values, word, other) for other in chosen):
             chosen.append(word)
             covered = values.has[:, chosen].max(axis=1)
@@ -293,7 +282,7 @@ def _ends_in_numbers(column: Column, coordinate: np.ndarray, written: Format) ->
 
 def _ends_of_value(column: Column, coordinate: np.ndarray, values: Values) -> Ends:
     """The value, and its opposite: another value of the attribute that is clearly more common at the low end."""
-    odds = _between(values, *_outer(coordinate, np.isfinite(column.values)))
+    odds = between(values, *_outer(coordinate, np.isfinite(column.values)))
     places = [place for place, each in enumerate(values.columns) if each.name == column.name]
     name = clean(column.value or "")
     opposites = [
@@ -303,7 +292,7 @@ def _ends_of_value(column: Column, coordinate: np.ndarray, values: Values) -> En
     ]
     opposite = sorted(opposites, key=lambda place: odds.z[place])[:1]
     low = _joined(values, opposite) if opposite else clean(f"other than {name}")
-    return Ends(low, name, _shares(values, _reversed(odds), opposite), _shares(values, odds, places))
+    return Ends(low, name, _shares(values, odds.reversed(), opposite), _shares(values, odds, places))
 
 
 def _examples(space: Space, k: int, coordinate: np.ndarray) -> Examples:
@@ -323,23 +312,6 @@ def _outer(numbers: np.ndarray, known: np.ndarray | None = None, parts: int = 4)
     order = places[np.argsort(numbers[places], kind="stable")]
     size = max(1, len(order) // parts)
     return order[:size], order[-size:]
-
-
-def _between(values: Values, low: np.ndarray, high: np.ndarray) -> LogOdds:
-    """Items at the high end against those at the low end: (values,)."""
-    groups = np.zeros((2, len(values.has)))
-    groups[0, low], groups[1, high] = 1, 1
-    have, known = values.counts(groups)
-    return log_odds(Counts(have[1], known[1]), Counts(have[0], known[0]), values.total)
-
-
-def _reversed(odds: LogOdds) -> LogOdds:
-    """The other side against this one."""
-    return LogOdds(odds.outside, odds.inside, -odds.delta, -odds.z)
-
-
-def _mean_of(column: Column, has: np.ndarray) -> float:
-    return float(np.nanmean(np.where(has > 0, column.values, np.nan)))
 
 
 def _shares(values: Values, odds: LogOdds, places: Sequence[int]) -> tuple[Share, ...]:
@@ -419,8 +391,3 @@ def _usable(columns: Sequence[Column], items: np.ndarray, fewest: int, keep: Con
     first = [column for column in usable if column.name in keep or column.value is None]
     rest = [column for column in usable if not (column.name in keep or column.value is None)]
     return [*first, *sorted(rest, key=lambda column: -float(np.nanmean(column.values)))[:MOST_COLUMNS]]
-
-
-def _matrix(columns: Sequence[Column], count: int) -> np.ndarray:
-    """(items, columns)"""
-    return np.stack([column.values for column in columns], axis=1) if columns else np.zeros((count, 0))

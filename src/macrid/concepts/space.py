@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.concepts.meaning import Axes, Meaning, meaning_of, unturned
+from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import check_number
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
@@ -142,8 +142,13 @@ class Space:
 
     def axes_in_use(self, concept: int) -> Axes | None:
         """None for the original axes."""
-        meaning = self.meaning
-        return None if not meaning.in_use else meaning.axes.get(meaning.in_use[concept])
+        in_use = self.meaning.in_use
+        return self.meaning.axes.get(in_use[concept]) if in_use else None
+
+    def fits(self, concept: int) -> list[Fit]:
+        """Those of the axes in use."""
+        axes = self.axes_in_use(concept)
+        return [] if axes is None else [fit for fit in axes.fits if fit.concept == concept]
 
     def range_of(self, concept: int) -> tuple[np.ndarray, np.ndarray] | None:
         """The lowest and highest coordinates of real users along the axes in use: (dim,) each; None if unknown."""

@@ -35,7 +35,7 @@ def ari(first: Groups, second: Groups) -> float:
     a, b = _shares(first), _shares(second)
     pairs = a.shape[0] * (a.shape[0] - 1) / 2
     together_a, together_b = _together(a.sum(axis=0), a.data), _together(b.sum(axis=0), b.data)
-    with_itself = _rows(a.multiply(a)) * _rows(b.multiply(b))  # an item is not paired with itself
+    with_itself = a.multiply(a).sum(axis=1) * b.multiply(b).sum(axis=1)  # an item is not paired with itself
     both = (np.square(_crossing(a, b).data).sum() - with_itself.sum()) / 2
     highest = (together_a + together_b) / 2
     expected = together_a * together_b / pairs if pairs else highest
@@ -137,10 +137,6 @@ def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
     return float((np.square(sizes).sum() - np.square(shares).sum()) / 2)
 
 
-def _rows(matrix: sp.csr_array) -> np.ndarray:
-    return np.asarray(matrix.sum(axis=1))
-
-
 def scores_of(values: np.ndarray) -> np.ndarray:
     """(items,) ranks with mean 0 and variance 1; NaN stays NaN."""
     known = np.isfinite(values)
@@ -153,6 +149,6 @@ def scores_of(values: np.ndarray) -> np.ndarray:
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Rank correlation of two arrays; 0 if one is constant."""
-    a, b = scores_of(x), scores_of(y)
-    return float(np.mean(a * b)) if len(a) else 0.0
+    """Rank correlation of two arrays where both are known; 0 if one is constant."""
+    known = np.isfinite(x) & np.isfinite(y)
+    return float(np.mean(scores_of(x[known]) * scores_of(y[known]))) if known.any() else 0.0

@@ -44,8 +44,7 @@ class KLDecomposition:
     """(dims,) terms of dimension_wise_kl"""
 
     def as_json(self) -> dict[str, float]:
-        names = ("kl", "mutual_information", "total_correlation", "dimension_wise_kl", "error", "users")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "per_dimension"}
 
 
 def decompose_kl(
@@ -96,12 +95,8 @@ def _panels(low: np.ndarray, high: np.ndarray, std: np.ndarray) -> tuple[np.ndar
     first, owners, lengths = (part[owners >= 0] for part in (first, owners, lengths))  # no user, no mass
     counts = np.ceil(lengths / std[owners]).astype(np.int64)
     widths = np.repeat(lengths / counts, counts)
-    return np.repeat(places[first], counts) + widths * _counted(counts), widths
-
-
-def _counted(counts: np.ndarray) -> np.ndarray:
-    """0, 1, … up to each count in turn."""
-    return np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    place = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)  # 0, 1, … up to each count in turn
+    return np.repeat(places[first], counts) + widths * place, widths
 
 
 def _entropy(mean: np.ndarray, std: np.ndarray) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -62,14 +61,18 @@ def dci(
 
 def _forest(vectors: np.ndarray, values: np.ndarray, seed: int, folds: int, trees: int) -> tuple[np.ndarray, float]:
     """The dimensions' importance (dims,), and the score on held-out items."""
-    ensemble, selection = _sklearn("ensemble"), _sklearn("model_selection")
+    try:
+        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+        from sklearn.model_selection import KFold
+    except ImportError:
+        raise RequestError("DCI needs scikit-learn; pip install 'macrid[plot]'") from None
     numeric = values.dtype.kind == "f"
     target = rankdata(values) / len(values) if numeric else values
-    kind = ensemble.RandomForestRegressor if numeric else ensemble.RandomForestClassifier
+    kind = RandomForestRegressor if numeric else RandomForestClassifier
     # choosing splits among all dimensions, with leaves that are not too small, keeps noise out of the importances
     options = {"max_features": 1.0, "min_samples_leaf": min(10, 1 + len(values) // 50), "random_state": seed}
     shares, predicted = np.zeros(vectors.shape[1]), np.empty_like(target)
-    for train, test in selection.KFold(folds, shuffle=True, random_state=seed).split(vectors):
+    for train, test in KFold(folds, shuffle=True, random_state=seed).split(vectors):
         forest = kind(trees, **options).fit(vectors[train], target[train])
         predicted[test] = forest.predict(vectors[test])
         shares += forest.feature_importances_ / folds
@@ -149,27 +152,22 @@ def _known(name: str, values: np.ndarray, items: int) -> tuple[np.ndarray, np.nd
         raise DataError(f"factor '{name}' has {len(values):,} values for {items:,} items")
     if values.dtype == object and all(map(_is_number_or_none, values.tolist())):
         values = values.astype(np.float64)  # None becomes NaN
-    numeric = values.dtype.kind in "fiu"
-    if numeric:
-        values = values.astype(np.float64)
-        known = np.flatnonzero(np.isfinite(values))
-    else:
-        known = np.flatnonzero([value is not None and value == value for value in values.tolist()])
+    numeric, known = values.dtype.kind in "fiu", np.flatnonzero(is_known(values))
     if len(known) < FEWEST_KNOWN:
         raise DataError(f"factor '{name}' is known for {len(known)} items; at least {FEWEST_KNOWN} are needed")
-    values = values[known] if numeric else values[known].astype(str)
+    values = values[known].astype(np.float64 if numeric else str)
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) == 1:
         raise DataError(f"factor '{name}' is {distinct[0]} for all items, so it cannot be measured; remove it")
     return known, values if numeric and len(distinct) > MOST_DISTINCT else codes
 
 
+def is_known(values: np.ndarray) -> np.ndarray:
+    """(items,) whether a value is neither None nor NaN."""
+    if values.dtype.kind in "fiu":
+        return np.isfinite(values)
+    return np.array([value is not None and value == value for value in values.tolist()], dtype=bool)
+
+
 def _is_number_or_none(value: Any) -> bool:
     return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
-
-
-def _sklearn(module: str) -> Any:
-    try:
-        return import_module(f"sklearn.{module}")
-    except ImportError:
-        raise RequestError("DCI needs scikit-learn; pip install 'macrid[plot]'") from None

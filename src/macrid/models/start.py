@@ -64,10 +64,10 @@ def ease_start(
     return items, contexts, spherical_kmeans(items, concepts, generator, device)
 
 
-def item_factors(matrix: sp.csr_array, rank: int, generator: Generator) -> Tensor:
-    """V · S of the truncated SVD of the matrix with rows of unit length: (items, rank)."""
+def item_factors(matrix: sp.csr_array, rank: int, generator: Generator, values: np.ndarray | None = None) -> Tensor:
+    """V · S of the truncated SVD of the matrix with these values, or with rows of unit length: (items, rank)."""
     sizes = np.diff(matrix.indptr)
-    values = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes)
+    values = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes) if values is None else values
     rows = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
     columns = rows.T.tocsr()
     _, scale, right = truncated_svd(

@@ -16,20 +16,18 @@ smoothness    share of a list kept from one position to the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.stats import rankdata
-from torch import Tensor
 
 from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction, along
-from macrid.concepts.meaning import meaning_of
-from macrid.concepts.space import USER_PERCENTILES, Space, digest, space_of
+from macrid.concepts.space import USER_PERCENTILES, Space, digest, draw, space_of
 from macrid.control.state import placed
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import RequestError
@@ -50,6 +48,8 @@ CONFIDENT = 3.0  # items of a history in a concept, for its component to be mean
 SAME = 0.3  # rank correlation above which two attributes count as the same
 RANDOM = 10  # directions per concept
 LEAST_MOVE = 1e-3  # standard deviations; below that, relative leakage is meaningless
+Group = tuple[np.ndarray, np.ndarray]
+"""Items to list, and users to turn a knob for."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,6 @@ class Knob:
 
     directions: tuple[Direction, ...]
     column: Column
-
-    @property
-    def name(self) -> str:
-        return self.column.name
 
     @property
     def concept(self) -> int | None:
@@ -121,12 +117,11 @@ class Controllability:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A model as components and item vectors: the score of an item is log sum_k exp(z_k · h_i / tau + c_ik)."""
+    """A model and held-out users: item i scores log sum_k exp(z_k · h_i / tau + c_ik)."""
 
+    heldout: HeldOut
     components: np.ndarray  # (users, concepts, dim)
-    items: Tensor  # (items, dim)
-    offsets: Tensor  # (items, concepts)
-    temperature: float
+    decoder: Decoder
     is_unit: bool
 
     def best(self, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray | None = None) -> np.ndarray:
@@ -134,10 +129,30 @@ class _Decoded:
 
         seen: users × these items.
         """
-        chosen = slice(None) if items is None else torch.from_numpy(items)
-        z = torch.from_numpy(np.ascontiguousarray(components)).to(self.items)
-        decoder = Decoder(self.items[chosen], self.offsets[chosen], self.temperature)
-        return top(decoder, z, n, hidden=pairs(seen, self.items.device))[0].cpu().numpy()
+        decoder, chosen = self.decoder, slice(None) if items is None else torch.from_numpy(items)
+        z = torch.from_numpy(np.ascontiguousarray(components)).to(decoder.items)
+        decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
+        return top(decoder, z, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
+
+    def moved(
+        self, users: np.ndarray, directions: Sequence[Direction], to: float | None = None, by: float = 0.0
+    ) -> np.ndarray:
+        """(users, concepts, dim) moved to a position between the ends of the range, 0 to 1, or by a part of it."""
+        components = self.components[users].copy()
+        for direction in directions:
+            z = components[:, direction.concept]
+            low = -0.4 if direction.low is None else direction.low
+            high = 0.4 if direction.high is None else direction.high
+            now, span = z @ direction.vector, high - low
+            within = np.clip(now + by * span, np.minimum(low, now), np.maximum(high, now))
+            value = within if to is None else low + to * span
+            components[:, direction.concept] = placed(z, direction.vector, value, self.is_unit)
+        return components
+
+    def with_range(self, concept: int, vector: np.ndarray, users: np.ndarray) -> Direction:
+        """A direction with the range of these users."""
+        low, high = np.percentile(self.components[users, concept] @ vector, USER_PERCENTILES)
+        return Direction(concept, None, vector, float(low), float(high))
 
 
 def measure(
@@ -160,50 +175,41 @@ def measure(
     knobs = named_knobs(model) if knobs is None else list(knobs)
     if not knobs:
         raise RequestError("no dimension has an attribute; run `macrid axes RUN --by attributes` first")
-    columns = [column for column in columns_of(model) if column.is_usable()] if columns is None else columns
+    columns = space.columns if columns is None else columns
     random = np.random.default_rng(seed)
-    decoded = _Decoded(
-        space.components(heldout.history), space.decoder.items, space.log_assignment, space.model.settings.temperature,
-        space.is_cosine,
-    )  # fmt: skip
+    decoded = _Decoded(heldout, space.components(heldout.history), space.decoder, space.is_cosine)
     other = None if beside is None else _decoded(beside, model, heldout)
-    groups = _Groups(space, heldout, random)
+    groups = _groups(space, heldout, random)
     controls, controls_beside = [], []
     for done, knob in enumerate(knobs, start=1):
-        items, users = groups.of(knob.concept)
-        if len(users) >= FEWEST_USERS and len(items) >= 2 * LIST:
-            moved = [(direction.concept, direction) for direction in knob.directions]
-            controls.append(_turn(decoded, moved, knob, items, users, columns, heldout))
+        group = groups.get(knob.concept)
+        if group is not None:
+            controls.append(_turn(decoded, knob.directions, knob, group, columns))
             if other is not None:
-                direction = _activation(other, space, items, knob.column, users)
-                controls_beside.append(_turn(other, [(0, direction)], knob, items, users, columns, heldout))
+                direction = _activation(other, space, group[0], knob.column, group[1])
+                controls_beside.append(_turn(other, [direction], knob, group, columns))
         if on_knob is not None:
             on_knob(done, len(knobs))
     if not controls:
         raise RequestError(
             f"no concept has {FEWEST_USERS} held-out users with {CONFIDENT:g} items in it; hold out more users"
         )
-    by_chance = _random(space, decoded, groups, knobs, heldout, random)
+    by_chance = _random(decoded, groups, knobs, random)
     return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
-class _Groups:
-    """The items that a concept's knobs list, and the users they are turned for."""
-
-    def __init__(self, space: Space, heldout: HeldOut, random: np.random.Generator) -> None:
-        self.space = space
-        history, confidence = heldout.history, space.confidence(heldout.history)
-        self.users = [
-            _drawn(np.flatnonzero((of >= CONFIDENT) & _has_more(history[:, space.members(k)])), random)
-            for k, of in enumerate(confidence.T)
-        ]
-        enough = (confidence.sum(axis=1) >= CONFIDENT) & _has_more(history)
-        self.all_users = _drawn(np.flatnonzero(enough), random)
-
-    def of(self, concept: int | None) -> tuple[np.ndarray, np.ndarray]:
-        if concept is None:
-            return np.arange(len(self.space.concept_of)), self.all_users
-        return self.space.members(concept), self.users[concept]
+def _groups(space: Space, heldout: HeldOut, random: np.random.Generator) -> dict[int | None, Group]:
+    """By concept, and under None for all concepts together; only those large enough to measure."""
+    confidence = space.confidence(heldout.history)
+    groups: dict[int | None, Group] = {}
+    for k in (*range(space.concepts), None):
+        items = np.arange(len(space.concept_of)) if k is None else space.members(k)
+        enough = (confidence.sum(axis=1) if k is None else confidence[:, k]) >= CONFIDENT
+        unseen = len(items) - np.diff(sp.csr_array(heldout.history[:, items]).indptr)
+        users = draw(np.flatnonzero(enough & (unseen >= LIST)), MOST_USERS, random)
+        if len(users) >= FEWEST_USERS and len(items) >= 2 * LIST:
+            groups[k] = items, users
+    return groups
 
 
 def named_knobs(model: Recommender) -> list[Knob]:
@@ -211,12 +217,9 @@ def named_knobs(model: Recommender) -> list[Knob]:
     space = space_of(model)
     columns = {column.name: column for column in columns_of(model, words=True)}
     chosen: dict[tuple[int, int], tuple[str, bool]] = {}
-    for k in range(space.concepts):
-        axes = space.axes_in_use(k)
-        for fit in () if axes is None else axes.fits:
-            if fit.concept == k:
-                chosen[k, fit.dimension] = fit.attribute, True
-    for entry in meaning_of(model).dimensions:
+    for fit in (fit for k in range(space.concepts) for fit in space.fits(k)):
+        chosen[fit.concept, fit.dimension] = fit.attribute, True
+    for entry in space.meaning.dimensions:
         axis = digest(space.axes(entry.concept)[entry.dimension])
         if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
             chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))
@@ -225,38 +228,33 @@ def named_knobs(model: Recommender) -> list[Knob]:
         if name not in columns:
             continue
         direction = along(space, k, dimension)
-        direction = direction if upwards else _reversed(direction)
+        if not upwards:
+            low, high = (None if end is None else -end for end in (direction.high, direction.low))
+            direction = replace(direction, vector=-direction.vector, low=low, high=high)
         single.append(Knob((direction,), columns[name]))
         several.setdefault(name, {}).setdefault(k, direction)
-    joint = [
-        Knob(tuple(by_concept.values()), columns[name]) for name, by_concept in several.items() if len(by_concept) > 1
-    ]
+    joint = [Knob(tuple(each.values()), columns[name]) for name, each in several.items() if len(each) > 1]
     return joint + single
 
 
 def _turn(
-    decoded: _Decoded,
-    moved: Sequence[tuple[int, Direction]],
-    knob: Knob,
-    items: np.ndarray,
-    users: np.ndarray,
-    columns: Sequence[Column],
-    heldout: HeldOut,
+    decoded: _Decoded, directions: Sequence[Direction], knob: Knob, group: Group, columns: Sequence[Column]
 ) -> Control:
-    """Turn a knob for some users: move the components at these places along these directions."""
-    lists = _sweep(decoded, moved, users, items, heldout.history[users])  # (users, positions, n)
+    """Turn a knob for some users: move their components along these directions."""
+    items, users = group
+    lists = _sweep(decoded, directions, users, items)  # (users, positions, n)
     values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
     moves = values[:, -1] - values[:, 0]
-    others = [_average(scores_of(c.values[items]), lists) for c in _others(knob.column, columns, items)]
+    others = [_average(scores, lists) for scores in _others(knob.column, columns, items)]
     others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known for some user's lists
     shift = [_mean(np.abs(each[:, -1] - each[:, 0])) for each in others]
     drift = [abs(_mean(_correlation(each))) for each in others]
     far = _mean(np.abs(moves))
-    retention, overlap = _kept(decoded, moved, users, heldout)
+    retention, overlap = _kept(decoded, directions, users)
     return Control(
-        name=knob.name,
+        name=knob.column.name,
         concept=knob.concept,
-        dimension=moved[0][1].dimension if len(moved) == 1 else None,
+        dimension=directions[0].dimension if len(directions) == 1 else None,
         users=len(users),
         monotonicity=_mean(_correlation(values)),
         leakage=float(np.mean(shift)) / far if others and far >= LEAST_MOVE else None,
@@ -268,43 +266,21 @@ def _turn(
     )
 
 
-def _sweep(
-    decoded: _Decoded,
-    moved: Sequence[tuple[int, Direction]],
-    users: np.ndarray,
-    items: np.ndarray,
-    history: sp.csr_array,
-) -> np.ndarray:
+def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """(users, positions, n) the best of these items at every position of a knob, as positions in `items`."""
-    seen, lists = sp.csr_array(history[:, items]), []
-    for part in np.linspace(0, 1, POSITIONS):
-        components = decoded.components[users].copy()
-        for place, direction in moved:
-            low, high = _ends(direction)
-            value = low + part * (high - low)
-            components[:, place] = placed(components[:, place], direction.vector, value, decoded.is_unit)
-        lists.append(decoded.best(components, LIST, seen, items))
-    return np.stack(lists, axis=1)
+    seen = sp.csr_array(decoded.heldout.history[users][:, items])
+    positions = (decoded.moved(users, directions, to=part) for part in np.linspace(0, 1, POSITIONS))
+    return np.stack([decoded.best(components, LIST, seen, items) for components in positions], axis=1)
 
 
-def _kept(
-    decoded: _Decoded, moved: Sequence[tuple[int, Direction]], users: np.ndarray, heldout: HeldOut
-) -> tuple[float | None, float]:
+def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray) -> tuple[float | None, float]:
     """Shares of NDCG@100 and of the ten best of all items kept by a moderate move, averaged over up and down."""
-    history, target = heldout.history[users], heldout.target[users]
+    history, target = decoded.heldout.history[users], decoded.heldout.target[users]
     depth = min(100, history.shape[1])  # seen items come last and are never targets
     with_target = np.flatnonzero(np.diff(target.indptr) > 0)
     counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
-    before = decoded.components[users]
-    lists = [decoded.best(before, depth, history)]
-    for sign in (-1, 1):
-        components = before.copy()
-        for place, direction in moved:
-            low, high = _ends(direction)
-            now = before[:, place] @ direction.vector
-            value = np.clip(now + sign * (high - low) / 4, np.minimum(low, now), np.maximum(high, now))
-            components[:, place] = placed(components[:, place], direction.vector, value, decoded.is_unit)
-        lists.append(decoded.best(components, depth, history))
+    moved = [decoded.moved(users, directions, by=part) for part in (-0.25, 0.25)]
+    lists = [decoded.best(components, depth, history) for components in (decoded.components[users], *moved)]
     n = min(LIST, depth)
     overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
     if not len(with_target):
@@ -322,41 +298,29 @@ def _shared(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _random(
-    space: Space,
-    decoded: _Decoded,
-    groups: _Groups,
-    knobs: Sequence[Knob],
-    heldout: HeldOut,
-    random: np.random.Generator,
+    decoded: _Decoded, groups: Mapping[int | None, Group], knobs: Sequence[Knob], random: np.random.Generator
 ) -> float | None:
     """Mean absolute monotonicity of random directions with the attributes of each concept's knobs."""
     correlations = []
-    for k in range(space.concepts):
-        items, users = groups.of(k)
-        attributes = {knob.name: scores_of(knob.column.values[items]) for knob in knobs if knob.concept == k}
-        if not attributes or len(users) < FEWEST_USERS or len(items) < 2 * LIST:
+    for k, (items, users) in groups.items():
+        attributes = {knob.column.name: scores_of(knob.column.values[items]) for knob in knobs if knob.concept == k}
+        if k is None or not attributes:
             continue
         for _ in range(RANDOM):
-            vector = random.standard_normal(space.dim).astype(np.float32)
-            direction = _seen(decoded, k, users, vector / np.linalg.norm(vector), k)
-            lists = _sweep(decoded, [(k, direction)], users, items, heldout.history[users])
+            vector = random.standard_normal(decoded.components.shape[2:]).astype(np.float32)
+            direction = decoded.with_range(k, vector / np.linalg.norm(vector), users)
+            lists = _sweep(decoded, [direction], users, items)
             correlations += [abs(_mean(_correlation(_average(each, lists)))) for each in attributes.values()]
     return float(np.mean(correlations)) if correlations else None
 
 
 def _activation(decoded: _Decoded, space: Space, items: np.ndarray, column: Column, users: np.ndarray) -> Direction:
     """The direction in which an attribute of these items grows in another model."""
-    vectors = decoded.items[torch.from_numpy(items)].cpu().numpy().astype(np.float64)
+    vectors = decoded.decoder.items[torch.from_numpy(items)].cpu().numpy().astype(np.float64)
     scale = np.linalg.norm(vectors, axis=1).mean()
     weights = weights_of(space.model.popularity[items])
     vector = direction_of(vectors / max(float(scale), 1e-12), weights, column.values[items])
-    return _seen(decoded, 0, users, vector.astype(np.float32), 0)
-
-
-def _seen(decoded: _Decoded, place: int, users: np.ndarray, vector: np.ndarray, concept: int) -> Direction:
-    """A direction with the range of these users."""
-    low, high = np.percentile(decoded.components[users, place] @ vector, USER_PERCENTILES)
-    return Direction(concept, None, vector, float(low), float(high))
+    return decoded.with_range(0, vector.astype(np.float32), users)
 
 
 def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Decoded:
@@ -366,26 +330,16 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Deco
         )
     if beside.items != model.items:
         raise RequestError("the two models have different items; train both on the same data")
-    with torch.no_grad():
-        network = beside.network
-        return _Decoded(
-            beside.posterior(heldout.history).mean, network.item_vectors.detach(), network.item_bias.detach()[:, None],
-            1.0, False,
-        )  # fmt: skip
+    network = beside.network
+    decoder = Decoder(network.item_vectors.detach(), network.item_bias.detach()[:, None], 1.0)
+    return _Decoded(heldout, beside.posterior(heldout.history).mean, decoder, is_unit=False)
 
 
-def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[Column]:
-    """The columns that are not nearly the same as this one over a concept's items."""
-    scores = scores_of(column.values[items])
-    others = []
-    for other in columns:
-        if other.name == column.name or not other.is_usable(items):
-            continue
-        other_scores = scores_of(other.values[items])
-        both = np.isfinite(scores) & np.isfinite(other_scores)
-        if abs(spearman(scores[both], other_scores[both])) <= SAME:
-            others.append(other)
-    return others
+def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[np.ndarray]:
+    """Scores (items,) of the columns that are not nearly the same as this one over a concept's items."""
+    usable = [other for other in columns if other.name != column.name and other.is_usable(items)]
+    scores = [scores_of(other.values[items]) for other in usable]
+    return [each for each in scores if abs(spearman(column.values[items], each)) <= SAME]
 
 
 def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:
@@ -408,21 +362,3 @@ def _correlation(values: np.ndarray) -> np.ndarray:
     steps = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
     length = np.sqrt((ranks**2).sum(axis=1) * (steps**2).sum())
     return np.where(np.isnan(length), np.nan, ranks @ steps / np.maximum(length, 1e-12))
-
-
-def _ends(direction: Direction) -> tuple[float, float]:
-    return (-0.4, 0.4) if direction.low is None or direction.high is None else (direction.low, direction.high)
-
-
-def _reversed(direction: Direction) -> Direction:
-    low, high = (None if end is None else -end for end in (direction.high, direction.low))
-    return Direction(direction.concept, direction.dimension, -direction.vector, low, high, direction.name)
-
-
-def _has_more(history: sp.csr_array) -> np.ndarray:
-    """(users,) whether enough unseen items are left for a list."""
-    return history.shape[1] - np.diff(sp.csr_array(history).indptr) >= LIST
-
-
-def _drawn(users: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return users if len(users) <= MOST_USERS else np.sort(random.choice(users, MOST_USERS, replace=False))

@@ -10,14 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
+from macrid.concepts.axes import concept_axes
 from macrid.concepts.evidence import axes_evidence
 from macrid.concepts.meaning import meaning_of
-from macrid.concepts.space import space_of
-from macrid.data.attributes import read_attributes
+from macrid.concepts.space import Space, draw, space_of
+from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
-from macrid.evaluation.decomposition import KLDecomposition, decompose_kl, marginal_entropies
-from macrid.evaluation.factors import dci, mig
-from macrid.report.within import dci_within
+from macrid.evaluation.decomposition import decompose_kl, marginal_entropies
+from macrid.evaluation.factors import FEWEST_KNOWN, dci, is_known, mig
 
 if TYPE_CHECKING:
     from macrid.models.base import Posterior, Recommender
@@ -26,7 +26,9 @@ MOST_USERS = 1000  # more are slower and hardly more accurate
 MOST_ITEMS = 1000  # for DCI and MIG, because forests are slow
 MOST_FACTORS = 10
 FEWEST_ITEMS = 20  # per concept, for a correlation within it
-TYPICAL = 3
+MOST_ITEMS_WITHIN = 400  # of a concept, for DCI within it
+MOST_FACTORS_WITHIN = 4
+FIGURES = ("std", "kl", "attribute", "correlation")  # of a dimension
 Factors = dict[str, np.ndarray]
 
 
@@ -52,9 +54,9 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
         "attributes": {} if concepts is None else {a.name: agreement(concepts, a) for a in attributes},
         **_of_factors(model, factors, seed, notes),
     }
-    report["dimensions"] = _dimensions(model, posterior, concepts, factors, report.pop("per_dimension"), notes)
+    report["dimensions"] = _dimensions(model, posterior, factors, report.pop("per_dimension"), notes)
     report["axes"] = None if concepts is None else _axes(model)
-    report["dci_within"] = None if concepts is None or report["dci"] is None else dci_within(space_of(model), seed)
+    report["dci_within"] = None if concepts is None or report["dci"] is None else _dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}
 
@@ -69,7 +71,7 @@ def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, no
         return None
     if histories.shape[0] > MOST_USERS:
         notes.append(f"measured on a random sample of {MOST_USERS:,} of {histories.shape[0]:,} held-out users")
-    return model.posterior(histories[np.sort(_draw(histories.shape[0], MOST_USERS, seed))])
+    return model.posterior(histories[_draw(histories.shape[0], MOST_USERS, seed)])
 
 
 def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
@@ -94,35 +96,32 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
 def _of_users(model: Recommender, posterior: Posterior | None, seed: int, notes: list[str]) -> dict[str, Any]:
     """Independence and KL, overall and per concept."""
     names = ("independence", "independence_per_concept", "kl", "kl_per_concept", "per_dimension")
+    figures: dict[str, Any] = dict.fromkeys(names)
     if posterior is None:
-        return dict.fromkeys(names)
+        return figures
     mean, std = (part.astype(np.float64) for part in posterior)
     users, count, dim = mean.shape
-    independences = independence(mean.reshape(users, -1)), [independence(mean[:, k]) for k in range(count)]
+    flat = mean.reshape(users, -1), std.reshape(users, -1)
+    figures["independence"] = independence(flat[0])
+    figures["independence_per_concept"] = [independence(mean[:, k]) for k in range(count)]
     if not (std > 0).all():
         reason = f"{type(model).__name__} has no distribution over components"
         if std.any():
             reason = "some components have a standard deviation of 0, so their KL is infinite"
         notes.append(f"KL is missing: {reason}")
-        return dict(zip(names, (*independences, None, None, None), strict=True))
+        return figures
     prior = float(getattr(model.settings, "prior_std", 1.0))
-    entropies = marginal_entropies(mean.reshape(users, -1), std.reshape(users, -1))
-    whole = decompose_kl(mean.reshape(users, -1), std.reshape(users, -1), prior, seed=seed, entropies=entropies)
-    parts = [
-        decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=entropies[k * dim : (k + 1) * dim])
-        for k in range(count)
-    ]
-    _note_limit(whole, notes)
-    per_concept = [part.as_json() for part in parts]
-    return dict(zip(names, (*independences, whole.as_json(), per_concept, whole.per_dimension), strict=True))
-
-
-def _note_limit(whole: KLDecomposition, notes: list[str]) -> None:
-    if whole.users > 1 and whole.mutual_information > 0.99 * np.log(whole.users):
+    entropies = marginal_entropies(*flat)
+    whole = decompose_kl(*flat, prior, seed=seed, entropies=entropies)
+    of_concepts = enumerate(entropies.reshape(count, dim))
+    parts = [decompose_kl(mean[:, k], std[:, k], prior, seed=seed, entropies=each) for k, each in of_concepts]
+    if users > 1 and whole.mutual_information > 0.99 * np.log(users):
         notes.append(
-            f"mutual information is at its limit, ln {whole.users:,}: all these users are distinguished, and further"
+            f"mutual information is at its limit, ln {users:,}: all these users are distinguished, and further"
             " information about them counts as total correlation"
         )
+    per_concept = [part.as_json() for part in parts]
+    return figures | {"kl": whole.as_json(), "kl_per_concept": per_concept, "per_dimension": whole.per_dimension}
 
 
 def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str]) -> dict[str, Any]:
@@ -130,33 +129,74 @@ def _of_factors(model: Recommender, factors: Factors, seed: int, notes: list[str
     nothing = {"dci": None, "mig": None}
     if not model.has_components:
         return nothing
-    chosen = np.sort(_draw(len(model.items), MOST_ITEMS, seed))
+    chosen = _draw(len(model.items), MOST_ITEMS, seed)
     usable = {name: values[chosen] for name, values in factors.items() if _is_usable(values[chosen])}
     if len(usable) < 2:
         notes.append("DCI and MIG need at least two item attributes")
         return nothing
     if len(chosen) < len(model.items):
         notes.append(f"DCI and MIG: measured on a random sample of {len(chosen):,} of {len(model.items):,} items")
-    best_known = sorted(usable, key=lambda name: -int(_known(usable[name]).sum()))[:MOST_FACTORS]
+    best_known = sorted(usable, key=lambda name: -int(is_known(usable[name]).sum()))[:MOST_FACTORS]
     if len(best_known) < len(usable):
         notes.append(f"DCI and MIG: only the {len(best_known)} of {len(usable)} factors known for most items")
     usable = {name: usable[name] for name in usable if name in best_known}
     vectors = _item_vectors(model)[chosen]
     gaps = mig(vectors, usable, seed=seed)
-    result: dict[str, Any] = {"dci": None, "mig": {"mean": gaps.mean, "factors": gaps.gaps}}
+    information = {"mean": gaps.mean, "factors": gaps.gaps}
     if find_spec("sklearn") is None:
         notes.append("DCI needs scikit-learn; pip install 'macrid[plot]'")
-        return result
+        return {"dci": None, "mig": information}
     scores = dci(vectors, usable, seed=seed)
     names = ("disentanglement", "completeness", "informativeness")
-    result["dci"] = {**{name: getattr(scores, name) for name in names}, "factors": scores.scores}
-    return result
+    return {"dci": {name: getattr(scores, name) for name in names} | {"factors": scores.scores}, "mig": information}
+
+
+def _dci_within(space: Space, seed: int) -> dict[str, Any] | None:
+    """DCI within concepts, along the original axes and those in use; None if no concept predicts two attributes.
+
+    Mean disentanglement over concepts, weighted by items. The factors are the attributes that a concept's vectors
+    predict. Axes fitted to attributes are cross-validated: fitted on one half of the items and scored on the other,
+    both ways.
+    """
+    columns = columns_of(space.model)
+    rows: list[tuple[float, float, int]] = []  # original, in use, items
+    for k in range(space.concepts):
+        members, turned = space.members(k), space.axes_in_use(k)
+        _, fits = concept_axes(space, k, "attributes", columns, seed)
+        predicted = [fit.attribute for fit in fits if fit.attribute != POPULARITY][:MOST_FACTORS_WITHIN]
+        items = draw(members, MOST_ITEMS_WITHIN, np.random.default_rng([seed, k]))
+        halves = np.random.default_rng([seed, k, 1]).permutation(len(items)) % 2
+        parts = [items[halves == half] for half in (0, 1)]
+        factors = [column for column in columns if column.name in predicted]
+        factors = [column for column in factors if all(column.is_usable(part, FEWEST_KNOWN) for part in parts)]
+        if len(factors) < 2:
+            continue
+        original = [_disentanglement(space.items[part], factors, part, seed) for part in parts]
+        in_use = original
+        if turned is not None:
+            rotations = [turned.rotation[k]] * 2
+            if turned.by == "attributes":
+                is_whole = len(items) == len(members)
+                others = [np.setdiff1d(members, part) for part in parts] if is_whole else parts[::-1]
+                rotations = [concept_axes(space, k, "attributes", columns, seed, each)[0] for each in others]
+            pairs = zip(parts, rotations, strict=True)
+            in_use = [_disentanglement(space.items[part] @ turn.T, factors, part, seed) for part, turn in pairs]
+        rows.append((float(np.mean(original)), float(np.mean(in_use)), len(items)))
+    if not rows:
+        return None
+    *scores, weights = zip(*rows, strict=True)
+    means = (float(np.average(values, weights=weights)) for values in scores)
+    return {**dict(zip(("original", "in_use"), means, strict=True)), "concepts": len(rows)}
+
+
+def _disentanglement(vectors: np.ndarray, factors: Sequence[Column], items: np.ndarray, seed: int) -> float:
+    known = {column.name: column.values[items] for column in factors}
+    return dci(vectors, known, seed=seed, folds=2, trees=10).disentanglement
 
 
 def _dimensions(
     model: Recommender,
     posterior: Posterior | None,
-    concepts: np.ndarray | None,
     factors: Factors,
     per_dimension: np.ndarray | None,
     notes: list[str],
@@ -166,15 +206,12 @@ def _dimensions(
     KL to the prior is along the original axes: turned axes have no distribution of their own.
     """
     if posterior is None:
-        return [
-            {"concept": entry.concept, "dimension": entry.dimension, "std": None, "kl": None, "attribute": None,
-             "correlation": None, **_named(model, entry.concept, entry.dimension)}
-            for entry in meaning_of(model).dimensions
-        ]  # fmt: skip
-    axes = _axes_of(model, posterior.mean.shape[1])
-    spread = np.stack(
-        [(posterior.mean[:, k] @ turned.T).std(axis=0) for k, turned in enumerate(axes)]
-    )  # (concepts, dim)
+        nothing = dict.fromkeys(FIGURES)
+        return [_dimension(model, entry.concept, entry.dimension, nothing) for entry in meaning_of(model).dimensions]
+    concepts, (_, count, dim) = model.concepts_of_items(), posterior.mean.shape
+    turned = bool(meaning_of(model).in_use)
+    axes = [space_of(model).axes(k).astype(np.float64) if turned else np.eye(dim) for k in range(count)]
+    spread = np.stack([(posterior.mean[:, k] @ axes[k].T).std(axis=0) for k in range(count)])  # (concepts, dim)
     kl = None if per_dimension is None else per_dimension.reshape(spread.shape)
     measured = {
         name: values if values.dtype.kind == "f" else np.array([np.nan if v is None else float(v) for v in values])
@@ -193,29 +230,20 @@ def _dimensions(
         of_items = {name: values[items] for name, values in measured.items()}
         best = _correlations(vectors[items] @ axes[k].T, of_items, tests)
         for j, value in enumerate(row):
-            name, correlation = best[j] if measured else (None, None)
-            dimensions.append({"concept": None if concepts is None else k, "dimension": j, "std": float(value),
-                          "kl": None if kl is None else float(kl[k, j]),
-                          "attribute": name, "correlation": correlation, **_named(model, k, j)})  # fmt: skip
+            figures = dict(zip(FIGURES, (float(value), None if kl is None else float(kl[k, j]), *best[j]), strict=True))
+            dimensions.append(_dimension(model, None if concepts is None else k, j, figures))
     return dimensions
 
 
-def _axes_of(model: Recommender, concepts: int) -> list[np.ndarray]:
-    """The axes in use, (dim, dim) per concept."""
-    if not meaning_of(model).in_use:
-        dim = model.item_vectors().shape[1]
-        return [np.eye(dim)] * concepts
-    return [space_of(model).axes(k).astype(np.float64) for k in range(concepts)]
-
-
-def _named(model: Recommender, concept: int, dimension: int) -> dict[str, Any]:
-    """The name of a dimension of the axes in use, and the evidence for it."""
+def _dimension(model: Recommender, concept: int | None, dimension: int, figures: dict[str, Any]) -> dict[str, Any]:
+    """A dimension of the axes in use: its figures, its name, and the evidence for it."""
+    row = {"concept": concept, "dimension": dimension, **figures}
     parts = ("name", "low", "high", "strength", "p", "evidence", "examples", "why", "edited")
     names = meaning_of(model).names
-    if names is None:
-        return dict.fromkeys(parts)
+    if names is None or concept is None:
+        return row | dict.fromkeys(parts)
     entry = names.dimension(concept, dimension).model_dump(mode="json")
-    return {**{part: entry[part] for part in parts}, "axes": entry["axes"], "named_by": entry["attribute"]}
+    return row | {part: entry[part] for part in parts} | {"axes": entry["axes"], "named_by": entry["attribute"]}
 
 
 def _axes(model: Any) -> dict[str, Any]:
@@ -225,17 +253,12 @@ def _axes(model: Any) -> dict[str, Any]:
     strength = {
         kind: axes_evidence(space, None if kind == "original" else meaning.axes[kind]) for kind in {"original", *used}
     }
-
-    def listed(kinds: Sequence[str]) -> list[float | None]:
-        values = [float(strength[kind][k]) for k, kind in enumerate(kinds)]
-        return [None if np.isnan(value) else value for value in values]
-
-    return {
-        "in_use": list(used),
-        "found": sorted(meaning.axes),
-        "evidence_original": listed(("original",) * space.concepts),
-        "evidence_in_use": listed(used),
+    lists = {"original": strength["original"].tolist(), "in_use": [strength[kind][k] for k, kind in enumerate(used)]}
+    evidence = {
+        f"evidence_{name}": [None if np.isnan(value) else float(value) for value in values]
+        for name, values in lists.items()
     }
+    return {"in_use": list(used), "found": sorted(meaning.axes), **evidence}
 
 
 def _correlations(
@@ -276,19 +299,14 @@ def _warnings(report: dict[str, Any]) -> list[str]:
 def _item_vectors(model: Recommender) -> np.ndarray:
     """(items, dim), of length 1 if only directions matter to the model."""
     vectors = model.item_vectors().cpu().numpy().astype(np.float64)
-    if getattr(model.settings, "similarity", None) != "cosine":
-        return vectors
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _known(values: np.ndarray) -> np.ndarray:
-    return np.isfinite(values) if values.dtype.kind == "f" else values != None  # noqa: E711  (elementwise)
+    is_cosine = getattr(model.settings, "similarity", None) == "cosine"
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) if is_cosine else vectors
 
 
 def _is_usable(values: np.ndarray) -> bool:
-    known = values[_known(values)]
+    known = values[is_known(values)]
     return len(known) >= FEWEST_ITEMS and bool((known != known[0]).any())
 
 
 def _draw(count: int, most: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).permutation(count)[:most]
+    return np.sort(np.random.default_rng(seed).permutation(count)[:most])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
@@ -35,6 +36,20 @@ class Progress:
     best_epoch: int = 0
     best_score: float = -1.0
     log: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class State:
+    """All that an interrupted training needs to resume."""
+
+    network: nn.Module
+    optimiser: Adam
+    average: Average
+    belongs_to: dict[str, Any]
+    """The `fingerprint` of data and settings."""
+    progress: Progress = field(default_factory=Progress)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """The weights of the best epoch, empty before the first."""
 
 
 @contextmanager
@@ -61,21 +76,13 @@ def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict
     return {"interactions": digest.hexdigest(), **{k: v for k, v in settings.items() if k not in MAY_CHANGE}}
 
 
-def write(
-    folder: Path,
-    network: nn.Module,
-    optimiser: Adam,
-    average: Average,
-    best: dict[str, Tensor],
-    progress: Progress,
-    belongs_to: dict[str, Any],
-) -> None:
-    tensors = {f"now.{name}": value for name, value in network.state_dict().items()}
-    tensors |= {f"best.{name}": value for name, value in best.items()}
-    tensors |= {f"average.{name}": value for name, value in average.weights.items()}
-    for name, parameter in network.named_parameters():
-        tensors |= {f"adam.{name}.{key}": value for key, value in optimiser.state.get(parameter, {}).items()}
-    meta = {"format": FORMAT, "progress": asdict(progress), "belongs_to": belongs_to}
+def write(folder: Path, state: State) -> None:
+    tensors = {f"now.{name}": value for name, value in state.network.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in state.best.items()}
+    tensors |= {f"average.{name}": value for name, value in state.average.weights.items()}
+    for name, parameter in state.network.named_parameters():
+        tensors |= {f"adam.{name}.{key}": value for key, value in state.optimiser.state.get(parameter, {}).items()}
+    meta = {"format": FORMAT, "progress": asdict(state.progress), "belongs_to": state.belongs_to}
     content = to_bytes({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"macrid": json.dumps(meta)})
     try:
         write_atomically(folder / FILE, content)
@@ -85,40 +92,37 @@ def write(
         ) from error
 
 
-def read(
-    folder: Path, network: nn.Module, optimiser: Adam, average: Average, belongs_to: dict[str, Any]
-) -> tuple[Progress, dict[str, Tensor]]:
-    """Restore the state of training; returns the progress and the best weights, empty if there is no checkpoint."""
+def read(folder: Path, state: State) -> Progress:
+    """Restore the state of a training, unless there is no checkpoint yet; returns its progress."""
     path = folder / FILE
     if not path.exists():
-        return Progress(), {}
+        return state.progress
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["macrid"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if meta["format"] > FORMAT:
             raise RunError(f"{path}: written by a newer macrid (format {meta['format']}); upgrade, or drop --resume")
-        progress = Progress(**meta["progress"])
-        _check_belongs(path, meta["belongs_to"], belongs_to)
-        network.load_state_dict(_under(tensors, "now."))
-        for name, parameter in network.named_parameters():
-            state = _under(tensors, f"adam.{name}.")
-            optimiser.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
+        state.progress = Progress(**meta["progress"])
+        _check_belongs(path, meta["belongs_to"], state.belongs_to)
+        state.network.load_state_dict(_under(tensors, "now."))
+        device = next(state.network.parameters()).device
+        for name, parameter in state.network.named_parameters():
+            state.optimiser.state[parameter] = _under(tensors, f"adam.{name}.", device)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunError(
             f"{path}: not a readable checkpoint ({first_line(error)}); drop --resume to start over"
         ) from error
-    device = next(network.parameters()).device
-    average.weights = {name: value.to(device) for name, value in _under(tensors, "average.").items()}
-    return progress, {name: value.to(device) for name, value in _under(tensors, "best.").items()}
+    state.average.weights, state.best = _under(tensors, "average.", device), _under(tensors, "best.", device)
+    return state.progress
 
 
 def remove(folder: Path) -> None:
     (folder / FILE).unlink(missing_ok=True)
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def _under(tensors: dict[str, Tensor], prefix: str, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value.to(device) for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:

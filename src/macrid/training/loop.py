@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from macrid.errors import CollapseWarning, SettingsError, TrainingError
 from macrid.evaluation.agreement import is_collapsed
@@ -29,7 +29,6 @@ from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
-from macrid.training.checkpoint import Progress
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
 
@@ -59,90 +58,68 @@ def train(
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
     with supervised(model, labels, matrix, settings), nullcontext() if folder is None else checkpoints.claimed(folder):
-        _train(model, matrix, validation, settings, labels, folder, resume, on_epoch, on_step)
+        network: Any = model.network
+        network.precision = choose_precision(settings.precision, model.device)
+        network.scratch = settings.scratch_mib << 18  # numbers of four bytes
+        optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
+        data = DeviceHistories(matrix, model.device, settings.balance)
+        step = Step(network, optimiser, data, torch.Generator(model.device), settings)
+        about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
+        belongs_to = checkpoints.fingerprint(
+            {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
+            {**about, **model.settings.model_dump(), **settings.model_dump()},
+        )
+        state = checkpoints.State(network, optimiser, Average(network, settings.average), belongs_to)
+        progress = state.progress
+        if folder is not None and not resume:
+            checkpoints.remove(folder)
+        elif folder is not None:
+            progress = checkpoints.read(folder, state)
+            model.log = [Epoch(**line) for line in progress.log]
+
+        written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "auto"
+        try:
+            while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
+                started = time.monotonic()
+                epoch = progress.epoch + 1
+                loss, kl = _run_epoch(model, step, epoch, on_step)
+                _check_weights(model, epoch)
+                may_merge = adapts and not adaptive.settled([record.concepts or 0 for record in model.log])
+                if may_merge and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
+                    step = Step(network, optimiser, data, step.generator, settings)
+                    state.average.weights.pop("prototypes", None)
+                    progress.best_score = -1.0  # the best was for another number of concepts
+                state.average.update()
+                with state.average.used():
+                    ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
+                    is_best = ndcg is None or ndcg > progress.best_score
+                    if is_best:
+                        state.best = {name: value.detach().clone() for name, value in network.state_dict().items()}
+                        progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
+                    in_use = _effective_concepts(network)
+                seconds, concepts = time.monotonic() - started, getattr(network, "concepts", None)
+                record = Epoch(epoch, loss, kl, ndcg, in_use, is_best, seconds, concepts)
+                model.log.append(record)
+                progress.log.append(asdict(record))
+                progress.epoch = epoch
+                if on_epoch is not None:
+                    on_epoch(record)
+                if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
+                    checkpoints.write(folder, state)
+                    written = time.monotonic()
+            if folder is not None:
+                checkpoints.write(folder, state)
+        finally:
+            if state.best:
+                network.load_state_dict(state.best)
     _warn_of_collapse(model)
 
 
-def _train(
-    model: NeuralRecommender,
-    matrix: sp.csr_array,
-    validation: HeldOut | None,
-    settings: TrainingSettings,
-    labels: Labels | None,
-    folder: Path | None,
-    resume: bool,
-    on_epoch: Callable[[Epoch], None] | None,
-    on_step: Callable[[int, int], None] | None,
-) -> None:
-    network: Any = model.network
-    network.precision = choose_precision(settings.precision, model.device)
-    network.scratch = settings.scratch_mib << 18  # numbers of four bytes
-    optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
-    data = DeviceHistories(matrix, model.device, settings.balance)
-    step = Step(network, optimiser, data, torch.Generator(model.device), settings)
-    average = Average(network, settings.average)
-    progress = Progress()
-    best: dict[str, Tensor] = {}
-    about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
-    belongs_to = checkpoints.fingerprint(
-        {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
-        {**about, **model.settings.model_dump(), **settings.model_dump()},
-    )
-    if folder is not None and not resume:
-        checkpoints.remove(folder)
-    elif folder is not None:
-        progress, best = checkpoints.read(folder, network, optimiser, average, belongs_to)
-        model.log = [Epoch(**line) for line in progress.log]
-
-    written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "auto"
-    try:
-        while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
-            started = time.monotonic()
-            epoch = progress.epoch + 1
-            loss, kl = _run_epoch(model, step, settings, epoch, on_step)
-            _check_weights(model, epoch)
-            if (
-                adapts
-                and not adaptive.settled([record.concepts or 0 for record in model.log])
-                and adaptive.merge_alike(network, optimiser, model.settings.merge_below)
-            ):
-                step = Step(network, optimiser, data, step.generator, settings)
-                average.weights.pop("prototypes", None)
-                progress.best_score = -1.0  # the best was for another number of concepts
-            average.update()
-            with average.used():
-                ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
-                is_best = ndcg is None or ndcg > progress.best_score
-                if is_best:
-                    best = _copy(network)
-                    progress.best_epoch, progress.best_score = epoch, -1.0 if ndcg is None else ndcg
-                in_use = _effective_concepts(network)
-            seconds, concepts = time.monotonic() - started, getattr(network, "concepts", None)
-            record = Epoch(epoch, loss, kl, ndcg, in_use, is_best, seconds, concepts)
-            model.log.append(record)
-            progress.log.append(asdict(record))
-            progress.epoch = epoch
-            if on_epoch is not None:
-                on_epoch(record)
-            if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
-                checkpoints.write(folder, network, optimiser, average, best, progress, belongs_to)
-                written = time.monotonic()
-        if folder is not None:
-            checkpoints.write(folder, network, optimiser, average, best, progress, belongs_to)
-    finally:
-        if best:
-            network.load_state_dict(best)
-
-
 def _run_epoch(
-    model: NeuralRecommender,
-    step: Step,
-    settings: TrainingSettings,
-    epoch: int,
-    on_step: Callable[[int, int], None] | None,
+    model: NeuralRecommender, step: Step, epoch: int, on_step: Callable[[int, int], None] | None
 ) -> tuple[float, float]:
     """One pass over the train users; returns mean loss and KL per user."""
-    users, device = step.data.users, model.device
+    settings, users, device = step.settings, step.data.users, model.device
     generator = step.generator.manual_seed(epoch_seed(settings.seed, epoch))
     step.beta.fill_(beta_of(model, settings, epoch))
     batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
@@ -208,10 +185,6 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _copy(network: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
-
-
 def _effective_concepts(network: Any) -> float | None:
     return network.effective_concepts() if hasattr(network, "effective_concepts") else None
 
@@ -220,11 +193,9 @@ def _warn_of_collapse(model: NeuralRecommender) -> None:
     in_use = _effective_concepts(model.network)
     concepts = getattr(model.network, "concepts", 1)
     if in_use is not None and is_collapsed(in_use, concepts):
-        other = {"similarity": ("inner", "cosine"), "start": ("random", "svd")}
+        other = (("similarity", "inner", "cosine"), ("start", "random", "svd"))
         remedies = [
-            f"{name}='{better}'"
-            for name, (worse, better) in other.items()
-            if getattr(model.settings, name, better) == worse
+            f"{name}='{better}'" for name, worse, better in other if getattr(model.settings, name, None) == worse
         ]
         remedies += ["a smaller learning rate", "another seed", f"about {max(1, round(in_use))} concepts"]
         warnings.warn(

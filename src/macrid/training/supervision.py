@@ -15,11 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
+from scipy.special import softmax
+from scipy.stats import rankdata
 from torch import Tensor
 
 from macrid.data.labels import Labels
 from macrid.models.macridvae import MacridNetwork, MacridVAE
-from macrid.models.start import item_factors, spherical_kmeans, truncated_svd
+from macrid.models.start import item_factors, spherical_kmeans
 
 if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender
@@ -64,16 +66,12 @@ def embed(matrix: sp.csr_array, seed: int) -> Tensor:
     sizes = np.maximum(np.diff(matrix.indptr), 1)
     popularity = np.maximum(np.bincount(matrix.indices, minlength=matrix.shape[1]), 1)
     values = np.repeat(sizes**-0.5, np.diff(matrix.indptr)) * popularity[matrix.indices] ** -0.5
-    rows = sp.csr_array((values.astype(np.float32), matrix.indices, matrix.indptr), matrix.shape)
-    columns = rows.T.tocsr()
-    _, scale, right = truncated_svd(
-        lambda x: torch.from_numpy(rows @ x.numpy()),
-        lambda x: torch.from_numpy(columns @ x.numpy()),
-        matrix.shape,
-        max(1, min(RANK, *(side - 1 for side in matrix.shape))),
-        torch.Generator().manual_seed(seed),
-    )
-    return F.normalize(right * scale, dim=1)
+    return _unit_factors(matrix, torch.Generator().manual_seed(seed), values.astype(np.float32))
+
+
+def _unit_factors(matrix: sp.csr_array, generator: torch.Generator, values: np.ndarray | None = None) -> Tensor:
+    rank = max(1, min(RANK, *(side - 1 for side in matrix.shape)))
+    return F.normalize(item_factors(matrix, rank, generator, values), dim=1)
 
 
 def regress(vectors: Tensor, codes: np.ndarray, classes: int) -> np.ndarray:
@@ -140,10 +138,7 @@ def spread(matrix: sp.csr_array, codes: np.ndarray, first: np.ndarray) -> np.nda
         evidence = _evidence(columns, matrix @ weights, weights, usual)
         if step == ROUNDS - 1:  # the users of an item are not independent
             evidence *= np.minimum(1, CLICKS / np.maximum(popularity, 1))[:, None]
-        scores = first + np.log(share) + evidence
-        scores -= scores.max(axis=1, keepdims=True)
-        belief = np.exp(scores)
-        belief /= belief.sum(axis=1, keepdims=True)
+        belief = softmax(first + np.log(share) + evidence, axis=1)
         belief[known] = labels[known]
     return belief
 
@@ -245,16 +240,8 @@ def supervision_from(labels: Labels, matrix: sp.csr_array, concepts: int, weight
     for place, values in enumerate(labels.attributes.values()):
         scores[:, place], score_trust[:, place] = spread_attribute(vectors.numpy(), values, groups, count)
     scale = weight * matrix.nnz / max(1, matrix.shape[0])  # a user's likelihood is a sum over this many interactions
-    return Supervision(
-        targets=torch.from_numpy(targets).float(),
-        trust=torch.from_numpy(trust).float(),
-        scores=torch.from_numpy(scores).float(),
-        score_trust=torch.from_numpy(score_trust).float(),
-        groups=torch.from_numpy(groups),
-        count=count,
-        classes=classes,
-        weight=scale,
-    )
+    tables = [torch.from_numpy(table).float() for table in (targets, trust, scores, score_trust)]
+    return Supervision(tables[0], tables[1], tables[2], tables[3], torch.from_numpy(groups), count, classes, scale)
 
 
 def stand_ins(matrix: sp.csr_array, codes: np.ndarray, classes: int, concepts: int, seed: int) -> np.ndarray:
@@ -267,11 +254,12 @@ def stand_ins(matrix: sp.csr_array, codes: np.ndarray, classes: int, concepts: i
     if classes == concepts:
         return codes
     generator = torch.Generator().manual_seed(seed)
-    rank = max(1, min(RANK, *(side - 1 for side in matrix.shape)))
-    vectors = F.normalize(item_factors(matrix, rank, generator), dim=1)
+    vectors = _unit_factors(matrix, generator)
     known, label = torch.from_numpy(codes >= 0), torch.from_numpy(codes)
     centres = _middles(vectors[known], label[known], classes)
-    centres = torch.cat([centres, _least_like(spherical_kmeans(vectors, concepts, generator), centres, concepts)])
+    others = spherical_kmeans(vectors, concepts, generator)
+    order = (others @ centres.T).amax(dim=1).argsort(stable=True)  # those least like the labelled concepts first
+    centres = torch.cat([centres, others[order[: concepts - classes]]])
     for _ in range(KMEANS_ROUNDS):
         cluster = (vectors @ centres.T).argmax(dim=1)
         cluster[known] = label[known]
@@ -289,11 +277,6 @@ def stand_ins(matrix: sp.csr_array, codes: np.ndarray, classes: int, concepts: i
 def _middles(vectors: Tensor, cluster: Tensor, count: int) -> Tensor:
     """(count, dim) of unit length"""
     return F.normalize(vectors.new_zeros(count, vectors.shape[1]).index_add_(0, cluster, vectors), dim=1)
-
-
-def _least_like(candidates: Tensor, taken: Tensor, concepts: int) -> Tensor:
-    """The candidates furthest from those taken, enough to make up `concepts`."""
-    return candidates[(candidates @ taken.T).amax(dim=1).argsort(stable=True)[: concepts - len(taken)]]
 
 
 def spread_attribute(
@@ -333,9 +316,7 @@ def _predict(vectors: np.ndarray, is_labelled: np.ndarray, known: np.ndarray) ->
 
 def rank_scores(values: np.ndarray) -> np.ndarray:
     """Ranks from −1 to 1, ties averaged: (n,)."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2
-    return 2 * middle[place] / max(1, len(values) - 1) - 1
+    return 2 * (rankdata(values) - 1) / max(1, len(values) - 1) - 1
 
 
 @torch.no_grad()
