@@ -19,6 +19,7 @@ from macrid.data.split import HeldOut, Split
 from macrid.data.tables import DelimitedTable, open_table
 from macrid.errors import DataError
 
+PARTS = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
@@ -28,24 +29,23 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
     categories: the name of a file with every item's category.
     """
     items = _read_items(folder / "unique_sid.txt")
-    parts = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
-    pairs = {part: _read_pairs(folder / f"{part}.csv", len(items)) for part in parts}
-    distinct = {part: _without_duplicates(pairs[part], len(items)) for part in parts}
+    pairs = {part: _read_pairs(folder / f"{part}.csv", len(items)) for part in PARTS}
+    distinct = {part: _without_duplicates(pairs[part], len(items)) for part in PARTS}
     uids = {
-        group: np.unique(np.concatenate([distinct[part][0] for part in parts if part.startswith(group)]))
+        group: np.unique(np.concatenate([distinct[part][0] for part in PARTS if part.startswith(group)]))
         for group in ("train", "validation", "test")
     }
     everyone = np.concatenate(list(uids.values()))
     if len(np.unique(everyone)) < len(everyone):
         values, counts = np.unique(everyone, return_counts=True)
         raise DataError(f"{folder}: user {values[counts > 1][0]} is in more than one of train, validation and test")
-    rows = sum(len(pairs[part][0]) for part in parts)
+    rows = sum(len(pairs[part][0]) for part in PARTS)
     report = ReadReport(
         source=folder.name,
         rows=rows,
         user_column="uid",
         item_column="sid",
-        duplicates=rows - sum(len(distinct[part][0]) for part in parts),
+        duplicates=rows - sum(len(distinct[part][0]) for part in PARTS),
     )
     table = None if categories is None else join_items(items, _read_categories(folder / categories, items))
     users = np.searchsorted(uids["train"], distinct["train"][0]).astype(np.int32)
