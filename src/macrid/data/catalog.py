@@ -6,16 +6,20 @@ or `~/.cache/macrid`), which also holds downloads.
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from macrid.data import store
 from macrid.data.download import Progress, fetch_archive
 from macrid.data.movielens import count_raw, read_movielens
 from macrid.data.netflix import read_netflix
 from macrid.data.released import PARTS, read_released
 from macrid.data.split import Split
 from macrid.errors import DataError
+from macrid.files import recover
 
 NETFLIX_TITLES = "movie_titles.csv|movie_titles.txt"
 
@@ -200,6 +204,31 @@ def load(name: str, *, download: bool = True, progress: Progress | None = None) 
         raise DataError(f"{name}, in {folder}: {error}") from error
     _check_counts(dataset, folder, split)
     return split
+
+
+def load_split(source: str | os.PathLike[str], progress: Progress | None = None) -> tuple[Split, dict[str, Any]]:
+    """The split of a prepared folder or a data set of the catalogue, and what a run should remember of its origin.
+
+    progress: called with the bytes done and in all while downloading.
+    """
+    path, name = Path(source), os.fspath(source)
+    recover(path)
+    if (path / "about.json").is_file() or (path.is_dir() and name not in _BY_NAME):
+        recipe = store.read_about(path).get("recipe") or {}
+        known = {"source": "folder", "path": os.path.abspath(path), "min_rating": recipe.get("min_rating")}
+        return store.read(path), known
+    if name in _BY_NAME:
+        rules = _BY_NAME[name].recipe
+        known = {"source": "catalogue", "name": name, "min_rating": rules and rules.min_rating}
+        return load(name, progress=progress), known
+    if path.is_file():
+        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
+    raise DataError(f"{source}: neither a prepared folder nor a name of the catalogue{did_you_mean(name)}")
+
+
+def did_you_mean(name: str) -> str:
+    close = difflib.get_close_matches(name, _BY_NAME, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; the names are {', '.join(_BY_NAME)}"
 
 
 def _places(entry: Entry) -> list[Path]:

@@ -6,9 +6,10 @@ import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from macrid.data.ids import Ids
-from macrid.errors import DataError, first_line
+from macrid.errors import DataError, MacridError, RequestError, first_line
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
               "client_id", "session_id", "session")  # fmt: skip
@@ -29,6 +30,7 @@ TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "prod
 
 EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # '::' files have no header
 MOVIE_COLUMNS = ("item", "title", "genres")
+FrameKind = Literal["arrow", "pandas", "polars"]
 MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 
 
@@ -369,3 +371,16 @@ def _delimiter(line: str, path: Path) -> str:
     counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
     best = max(counts, key=lambda mark: counts[mark])
     return best if counts[best] else ","
+
+
+def to_frame(table: pa.Table, as_: FrameKind = "arrow") -> Any:
+    """A `pyarrow.Table`, or a frame of pandas or polars."""
+    if as_ == "arrow":
+        return table
+    if as_ not in ("pandas", "polars"):
+        raise RequestError(f"as_ is {as_!r}; choose arrow, pandas or polars")
+    try:
+        library = import_module(as_)
+    except ModuleNotFoundError:
+        raise MacridError(f"{as_} is not installed; `pip install {as_}`, or take the Arrow table") from None
+    return table.to_pandas() if as_ == "pandas" else library.from_arrow(table)
