@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.types as types
 import scipy.sparse as sp
 
+from macrid.data.ids import is_text
 from macrid.errors import RequestError
 
 Kind = Literal["popularity", "number", "category", "tag", "word"]
@@ -208,7 +209,7 @@ def read_attribute(name: str, column: pa.ChunkedArray) -> Attribute | None:
     if types.is_timestamp(kind) or types.is_date(kind):
         seconds = column.cast(kind).cast(pa.timestamp("s"), safe=False).cast(pa.int64())
         return _of_numbers(name, seconds, are_integers=False, to_text=_date_text)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_boolean(kind):
+    if is_text(kind) or types.is_boolean(kind):
         texts = ["" if value is None else str(value) for value in column.to_pylist()]
         several = any(SEPARATOR in text for text in texts)
         return _of_values(name, [text.split(SEPARATOR) if several else [text] for text in texts])

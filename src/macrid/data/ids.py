@@ -23,9 +23,7 @@ class Ids(Sequence[Id]):
         array = values if isinstance(values, pa.Array) else _to_array(values)
         if pa.types.is_integer(array.type):
             target = pa.int64()
-        elif any(
-            is_text(array.type) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-        ):
+        elif is_text(array.type):
             target = pa.string()
         else:
             raise DataError(f"ids have type {array.type}; use strings or integers")
@@ -86,6 +84,10 @@ class Ids(Sequence[Id]):
     def order(self) -> np.ndarray:
         """Positions sorted by id: integers by value, strings by code point."""
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def places_in(whole: Ids, part: Ids) -> np.ndarray:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from macrid.data.ids import Ids
+from macrid.data.ids import Ids, is_text
 from macrid.errors import DataError, MacridError, RequestError, first_line
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
@@ -165,13 +165,10 @@ class DelimitedTable(Table):
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
                 return self._read(columns, types, encoding, threads=False)
-            raise DataError(f"{self.path}: {self._without_header(reason)}") from error
+            reason = re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
+            raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
-
-    def _without_header(self, reason: str) -> str:
-        """Count rows from the first row of data, as everywhere else."""
-        return re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
 
 
 def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
@@ -238,26 +235,11 @@ def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArr
             column = column.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise DataError(f"{where}: ids have fractions; use strings or integers") from error
-    if pa.types.is_dictionary(column.type):
-        kind = column.type.value_type
-        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            column = pa.chunked_array(
-                [
-                    pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
-                    for chunk in column.chunks
-                ],
-                pa.dictionary(column.type.index_type, pa.string()),
-            )
-        column = column.unify_dictionaries()
-    else:
+    if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    values = column.chunk(0).dictionary  # shared by all chunks
-    indices = pa.chunked_array([chunk.indices for chunk in column.chunks]).combine_chunks()
-    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)
+    if is_text(column.type.value_type):
+        column = column.cast(pa.dictionary(column.type.index_type, pa.string()))
+    return column.combine_chunks()
 
 
 def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
@@ -278,10 +260,13 @@ def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     try:
         return column.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        for row, value in enumerate(column.to_pylist(), start=1):
-            if value is not None and not _is_number(value):
-                raise DataError(f"{where}: row {row:,} is {value!r}, which is not a number") from None
-        return pa.chunked_array([pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())])
+        values = column.to_pylist()
+    for row, value in enumerate(values):
+        try:
+            values[row] = None if value is None else float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: row {row + 1:,} is {value!r}, which is not a number") from None
+    return pa.chunked_array([pa.array(values, pa.float64())])
 
 
 def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Table]:
@@ -321,14 +306,6 @@ def _plain(name: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _check_readable(path: Path) -> None:
