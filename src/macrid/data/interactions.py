@@ -224,14 +224,8 @@ def read_events(
     rows, users = table.read_ids(columns, user_column)
     cols, items = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
-    report = ReadReport(
-        source=table.name,
-        rows=len(rows),
-        user_column=user_column,
-        item_column=item_column,
-        rating_column=rating_column,
-        guessed=tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None),
-    )
+    guessed = tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None)
+    report = ReadReport(table.name, len(rows), user_column, item_column, rating_column, guessed)
     ratings = None
     if rating_column is not None:
         ratings = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")

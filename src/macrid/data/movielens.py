@@ -34,8 +34,7 @@ def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: in
 def read_movies(path: Path) -> pa.Table:
     """movies.csv or movies.dat: item, title, genres, and the year at the end of the title."""
     ids, columns = read_items(path)
-    table = pa.table({"item": ids.array} | dict(zip(columns.column_names, columns.columns, strict=True)))
-    return _with_year(table, path)
+    return _with_year(columns.add_column(0, "item", ids.array), path)
 
 
 def read_u_item(path: Path) -> pa.Table:

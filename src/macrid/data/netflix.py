@@ -37,15 +37,8 @@ def read_netflix(folder: Path, min_rating: float, min_items: int) -> Interaction
     if not kept:
         raise DataError(f"{folder}: all {total:,} ratings are below min_rating {min_rating:g}; lower the threshold")
     report = ReadReport(source=folder.name, rows=total, min_rating=min_rating, below_min_rating=total - kept)
-    return clean_events(
-        _joined(rows),
-        _joined(columns),
-        users.ids(),
-        movies.ids(),
-        report,
-        min_items=min_items,
-        items=read_titles(folder),
-    )
+    events = _joined(rows), _joined(columns), users.ids(), movies.ids(), report
+    return clean_events(*events, min_items=min_items, items=read_titles(folder))
 
 
 def read_titles(folder: Path) -> pa.Table:
@@ -85,7 +78,7 @@ class _Codes:
         return self.code_of[ids]
 
     def ids(self) -> Ids:
-        return Ids(pa.array(np.concatenate(self.seen).astype(np.int64)))
+        return Ids(np.concatenate(self.seen))
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -39,30 +39,21 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
     if len(np.unique(everyone)) < len(everyone):
         values, counts = np.unique(everyone, return_counts=True)
         raise DataError(f"{folder}: user {values[counts > 1][0]} is in more than one of train, validation and test")
-    rows = sum(len(pairs[part][0]) for part in PARTS)
-    report = ReadReport(
-        source=folder.name,
-        rows=rows,
-        user_column="uid",
-        item_column="sid",
-        duplicates=rows - sum(len(distinct[part][0]) for part in PARTS),
-    )
+    rows = sum(len(users) for users, _ in pairs.values())
+    duplicates = rows - sum(len(users) for users, _ in distinct.values())
+    report = ReadReport(folder.name, rows, "uid", "sid", duplicates=duplicates)
     table = None if categories is None else join_items(items, _read_categories(folder / categories, items))
     users = np.searchsorted(uids["train"], distinct["train"][0]).astype(np.int32)
-    train = Interactions.from_pairs(users, distinct["train"][1], _ids(uids["train"]), items, table, report)
+    train = Interactions.from_pairs(users, distinct["train"][1], Ids(uids["train"]), items, table, report)
 
     def heldout(group: str) -> HeldOut:
         def matrix(part: str) -> sp.csr_array:
             users, sids = distinct[f"{group}_{part}"]
             return csr_from_pairs(np.searchsorted(uids[group], users), sids, (len(uids[group]), len(items)))
 
-        return HeldOut(matrix("tr"), matrix("te"), _ids(uids[group]))
+        return HeldOut(matrix("tr"), matrix("te"), Ids(uids[group]))
 
     return Split(train, heldout("validation"), heldout("test"))
-
-
-def _ids(uids: np.ndarray) -> Ids:
-    return Ids(pa.array(uids))
 
 
 def _read_items(path: Path) -> Ids:

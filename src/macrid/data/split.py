@@ -66,10 +66,8 @@ class Split:
         for name, group in (("validation", self.validation), ("test", self.test)):
             order = group.users.order()
             for suffix, matrix in (("tr", group.history), ("te", group.target)):
-                counts = np.diff(matrix.indptr)
-                _write_pairs(
-                    folder / f"{name}_{suffix}.csv", np.repeat(first + order, counts[order]), matrix[order].indices
-                )
+                users = np.repeat(first + order, np.diff(matrix.indptr)[order])
+                _write_pairs(folder / f"{name}_{suffix}.csv", users, matrix[order].indices)
             first += len(group.users)
 
 
@@ -147,6 +145,4 @@ def _fold(rows: np.ndarray, columns: np.ndarray, users: Ids, items: int, seed: i
 
 
 def _write_pairs(path: Path, users: np.ndarray, items: np.ndarray) -> None:
-    with path.open("w", newline="\n") as file:
-        file.write("uid,sid\n")
-        file.writelines(f"{user},{item}\n" for user, item in zip(users.tolist(), items.tolist(), strict=True))
+    np.savetxt(path, np.column_stack([users, items]), "%d", ",", header="uid,sid", comments="")
