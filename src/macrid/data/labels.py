@@ -82,7 +82,7 @@ def _from_table(source: Any) -> Iterator[tuple[str, list[tuple[Id, Any]]]]:
     rest = [name for name in table.columns if name != key]
     if not rest:
         raise DataError(f"{table.name}: only has the column '{key}'; add a column 'concept' or a column of numbers")
-    columns = table.read(table.columns, ids=[key], text=[CONCEPT] if CONCEPT in rest else [])
+    columns = table.read(table.columns, text=[key, CONCEPT] if CONCEPT in rest else [key])
     codes, ids = table.read_ids(columns, key)
     id_list = ids[:]
     for name in rest:

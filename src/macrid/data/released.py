@@ -58,7 +58,7 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
 
 def _read_items(path: Path) -> Ids:
     table = DelimitedTable(path, header=False, no_header_names=("item",))
-    codes, ids = table.read_ids(table.read(["item"], ids=["item"]), "item")
+    codes, ids = table.read_ids(table.read(["item"], text=["item"]), "item")
     if len(ids) < len(codes):
         raise DataError(f"{path}: {len(codes) - len(ids):,} lines repeat an item; every line must be a different one")
     return ids

@@ -112,11 +112,9 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> 
 
 
 def _heldout_count(heldout: int | float, users: int) -> int:
-    if not math.isfinite(heldout):
+    if not math.isfinite(heldout) or (heldout >= 1 and int(heldout) != heldout):
         raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     n = int(heldout * users) if 0 < heldout < 1 else int(heldout)
-    if heldout >= 1 and n != heldout:
-        raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     if n < 1:
         raise DataError(f"heldout {heldout} of {users:,} users leaves nobody held out; give at least one user")
     if 2 * n >= users:

@@ -38,14 +38,12 @@ class Table(ABC):
     """A table whose columns can be listed before any of them is read."""
 
     are_typed = True  # whether the source distinguishes strings from numbers; text files do not
-
-    def __init__(self, name: str, columns: Sequence[str]) -> None:
-        self.name = name
-        self.columns = list(columns)
+    name: str
+    columns: list[str]
 
     @abstractmethod
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-        """Read these columns; those in `ids` and `text` stay as written, such as '007'."""
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
+        """Read these columns; those in `text` stay as written, such as '007'."""
 
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
         """Codes and distinct ids of a column of this table; see `encode_ids`."""
@@ -76,14 +74,14 @@ class Table(ABC):
 class FrameTable(Table):
     """A frame in memory."""
 
-    def __init__(self, table: pa.Table, name: str = "frame") -> None:
-        super().__init__(name, table.column_names)
+    def __init__(self, table: pa.Table) -> None:
+        self.name, self.columns = "frame", table.column_names
         for place, field in enumerate(table.schema):
             if pa.types.is_string_view(field.type):  # comes from polars; few Arrow functions support it
                 table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
         self.table = table
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         return self.table.select(list(columns))
 
 
@@ -91,13 +89,13 @@ class ParquetTable(Table):
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         try:
-            super().__init__(path.name, pa.parquet.read_schema(path).names)
+            self.columns = pa.parquet.read_schema(path).names
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         try:
             return pa.parquet.read_table(self.path, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
@@ -110,38 +108,25 @@ class DelimitedTable(Table):
     are_typed = False
 
     def __init__(self, path: Path, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         first = _first_row(path)
         self.double_colon = "::" in first
         self.delimiter = "\x1f" if self.double_colon else _delimiter(first, path)
         cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
         self.header = header and not self.double_colon
-        if self.header:
-            names = cells
-        else:
-            names = [no_header_names[i] if i < len(no_header_names) else f"column{i}" for i in range(len(cells))]
-        if len(set(names)) < len(names):
-            raise DataError(f"{path}: two columns have the same name: {_listed(names)}")
-        super().__init__(path.name, names)
+        more = [f"column{place}" for place in range(len(no_header_names), len(cells))]
+        self.columns = cells if self.header else [*no_header_names, *more][: len(cells)]
+        if len(set(self.columns)) < len(cells):
+            raise DataError(f"{path}: two columns have the same name: {_listed(self.columns)}")
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-        types = dict.fromkeys([*ids, *text], pa.string())
-        try:
-            table = self._read(columns, types)
-            if not any(pa.types.is_binary(field.type) for field in table.schema):
-                return table
-        except UnicodeError:
-            pass
-        return self._read(columns, types, encoding="latin-1")
-
-    def _read(
-        self, columns: Sequence[str], types: dict[str, pa.DataType], encoding: str = "utf8", threads: bool = True
+    def read(
+        self, columns: Sequence[str], text: Sequence[str] = (), encoding: str = "utf8", threads: bool = True
     ) -> pa.Table:
         try:
             source: Any = self.path
             if self.double_colon:
                 source = pa.BufferReader(_open_bytes(self.path).read().replace(b"::", b"\x1f"))
-            return pa.csv.read_csv(
+            table = pa.csv.read_csv(
                 source,
                 read_options=pa.csv.ReadOptions(
                     column_names=self.columns,
@@ -155,20 +140,25 @@ class DelimitedTable(Table):
                     quote_char=False if self.double_colon else '"',
                     newlines_in_values=not self.double_colon,
                 ),
-                convert_options=pa.csv.ConvertOptions(include_columns=list(columns), column_types=types),
+                convert_options=pa.csv.ConvertOptions(
+                    include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
+                ),
             )
         except pa.ArrowInvalid as error:
             reason = first_line(error)
             if "invalid UTF8" in reason:
-                raise UnicodeError(reason) from error
+                return self.read(columns, text, "latin-1")
             if "Empty CSV file" in reason:
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
-                return self._read(columns, types, encoding, threads=False)
+                return self.read(columns, text, encoding, threads=False)
             reason = re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
             raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
+        if encoding == "utf8" and any(pa.types.is_binary(field.type) for field in table.schema):
+            return self.read(columns, text, "latin-1")
+        return table
 
 
 def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
@@ -204,19 +194,15 @@ def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple
         raise DataError(f"{where}: contains lists; give one row per user and item (`explode` in pandas and polars)")
     encoded = _dictionary_encoded(column, where)
     values = encoded.dictionary
-    missing = np.zeros(len(encoded), dtype=bool)
-    if encoded.null_count:
-        missing = encoded.indices.is_null().to_numpy(zero_copy_only=False)
-    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    if pa.types.is_string(values.type):
-        nameless = np.flatnonzero(pc.is_in(values, pa.array(MISSING_IDS)).to_numpy(zero_copy_only=False))
-        if nameless.size:
-            missing |= np.isin(codes, nameless)
-    if missing.any():
-        raise DataError(
-            f"{where}: row {np.flatnonzero(missing)[0] + 1:,} has no id ({missing.sum():,} such rows, not counting the"
-            " header); drop these rows or fill in the ids"
-        )
+    nameless = pc.is_in(values, pa.array(MISSING_IDS)) if pa.types.is_string(values.type) else values.is_null()
+    if encoded.null_count or pc.any(nameless).as_py():
+        missing = np.flatnonzero(nameless.take(encoded.indices).fill_null(True).to_numpy(zero_copy_only=False))
+        if missing.size:
+            raise DataError(
+                f"{where}: row {missing[0] + 1:,} has no id ({len(missing):,} such rows, not counting the header);"
+                " drop these rows or fill in the ids"
+            )
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if not typed and pa.types.is_string(values.type) and len(values):
         are_integers = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
         if pc.all(are_integers).as_py():
@@ -279,15 +265,15 @@ def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Tab
     assert key is not None
     title = table.find(None, TITLE_NAMES, "title", required=False)
     title = None if title == key else title
-    columns = table.read(table.columns, ids=[key], text=[] if title is None else [title])
+    titles = [] if title is None else [title]
+    columns = table.read(table.columns, text=[key, *titles])
     codes, ids = table.read_ids(columns, key)
     if len(ids) < len(codes):
         seen = np.unique(codes, return_index=True)[1]
         repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
     rest = [name for name in columns.column_names if name not in (key, title)]
-    columns = columns.select([*([] if title is None else [title]), *rest])
-    return ids, columns.rename_columns(_attribute_names(rest, title is not None))
+    return ids, columns.select([*titles, *rest]).rename_columns(_attribute_names(rest, title is not None))
 
 
 def _attribute_names(names: Sequence[str], titled: bool) -> list[str]:
@@ -345,9 +331,7 @@ def _first_row(path: Path) -> str:
 def _delimiter(line: str, path: Path) -> str:
     if any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:]):
         return "\t"
-    counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
-    best = max(counts, key=lambda mark: counts[mark])
-    return best if counts[best] else ","
+    return max(",\t;|", key=line.count)
 
 
 def to_frame(table: pa.Table, as_: FrameKind = "arrow") -> Any:
