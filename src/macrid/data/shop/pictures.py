@@ -61,7 +61,7 @@ def picture(category: str, factors: Mapping[str, float], title: str = "") -> str
 
 def mix(first: str, second: str, part: float) -> str:
     """A blend of two colours: `part` of the second, the rest of the first."""
-    pairs = zip(_channels(first), _channels(second), strict=True)
+    pairs = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in pairs)
 
 
@@ -309,18 +309,9 @@ def _on_circle(turn: float, radius: float) -> tuple[float, float]:
 
 
 _DRAWINGS: dict[str, Callable[[_Look], str]] = {
-    "bags": _bag,
-    "phone cases": _case,
-    "shoes": _shoe,
-    "T-shirts": _shirt,
-    "mugs": _mug,
-    "lamps": _lamp,
+    "bags": _bag, "phone cases": _case, "shoes": _shoe, "T-shirts": _shirt, "mugs": _mug, "lamps": _lamp,
     "watches": _watch,
-}
-
-
-def _channels(code: str) -> tuple[int, int, int]:
-    return int(code[1:3], 16), int(code[3:5], 16), int(code[5:7], 16)
+}  # fmt: skip
 
 
 def _along(codes: tuple[str, ...], part: float) -> str:

@@ -11,12 +11,7 @@ appeal · exp(match) over the category.
   linear in s · m and s: every factor is a direction that a model can learn.
 
 A history is drawn without replacement, one item after another (Plackett-Luce). Given the user, no ranking of the unseen
-items can beat ranking by p(u, ·) on average: `Shop.oracle` is its NDCG.
-
-Histories are drawn in one of two ways, with the same law but different random numbers. Up to RACE_CELLS users × items,
-all items race for every user. Above that, draws are independent and repeats dropped: match is never positive, so an
-item proposed by appeal within a drawn category is accepted with probability exp(match), at a cost proportional to the
-interactions.
+items can beat ranking by p(u, ·) on average: `Shop.oracle` is its NDCG. How to draw from it is in `law`.
 """
 
 from __future__ import annotations
