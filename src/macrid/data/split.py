@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -56,19 +55,6 @@ class Split:
 
     def __repr__(self) -> str:
         return f"Split(train={self.train!r}, validation={self.validation!r}, test={self.test!r})"
-
-    def write_released(self, folder: Path) -> None:
-        """Write the layout of the authors' release (`pro_sg`): train.csv, validation_tr.csv, …, ids by position."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "unique_sid.txt").write_text("".join(f"{item}\n" for item in self.items))
-        _write_pairs(folder / "train.csv", *self.train.pairs)
-        first = len(self.train.users)
-        for name, group in (("validation", self.validation), ("test", self.test)):
-            order = group.users.order()
-            for suffix, matrix in (("tr", group.history), ("te", group.target)):
-                users = np.repeat(first + order, np.diff(matrix.indptr)[order])
-                _write_pairs(folder / f"{name}_{suffix}.csv", users, matrix[order].indices)
-            first += len(group.users)
 
 
 def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> Split:
@@ -140,7 +126,3 @@ def _fold(rows: np.ndarray, columns: np.ndarray, users: Ids, items: int, seed: i
         csr_from_pairs(rows[is_target], columns[is_target], shape),
         users,
     )
-
-
-def _write_pairs(path: Path, users: np.ndarray, items: np.ndarray) -> None:
-    np.savetxt(path, np.column_stack([users, items]), "%d", ",", header="uid,sid", comments="")
