@@ -41,7 +41,7 @@ def test_common_column_names_are_found_however_they_are_spelled(columns, user, i
     table = open_table(pa.table({name: [1] for name in columns}))
     assert table.find(None, USER_NAMES, "user") == user
     assert table.find(None, ITEM_NAMES, "item") == item
-    assert table.find(None, RATING_NAMES, "rating", required=False) == rating
+    assert table.guess(RATING_NAMES) == rating
 
 
 @pytest.mark.parametrize(

@@ -209,9 +209,8 @@ def read_events(
     table = open_table(source, header=not numbered)
     user_column = table.find(user, USER_NAMES, "user")
     item_column = table.find(item, ITEM_NAMES, "item")
-    rating_column = table.find(rating, RATING_NAMES, "rating", required=rated and ratings_required)
-    assert user_column is not None
-    assert item_column is not None
+    is_needed = rating is not None or (rated and ratings_required)
+    rating_column = table.find(rating, RATING_NAMES, "rating") if is_needed else table.guess(RATING_NAMES)
     if user_column == item_column:
         raise DataError(f"{table.name}: column '{user_column}' cannot be both user and item")
     has_ratings = rating_column is not None

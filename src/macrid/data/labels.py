@@ -78,7 +78,7 @@ def _from_mapping(source: Mapping[Any, Any]) -> Iterator[tuple[str, list[tuple[I
 
 def _from_table(source: Any) -> Iterator[tuple[str, list[tuple[Id, Any]]]]:
     table = open_table(source)
-    key = table.find(None, ITEM_NAMES, "item", required=False) or table.columns[0]
+    key = table.guess(ITEM_NAMES) or table.columns[0]
     rest = [name for name in table.columns if name != key]
     if not rest:
         raise DataError(f"{table.name}: only has the column '{key}'; add a column 'concept' or a column of numbers")

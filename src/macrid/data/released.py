@@ -35,10 +35,9 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
         group: np.unique(np.concatenate([distinct[part][0] for part in PARTS if part.startswith(group)]))
         for group in ("train", "validation", "test")
     }
-    everyone = np.concatenate(list(uids.values()))
-    if len(np.unique(everyone)) < len(everyone):
-        values, counts = np.unique(everyone, return_counts=True)
-        raise DataError(f"{folder}: user {values[counts > 1][0]} is in more than one of train, validation and test")
+    everyone, counts = np.unique(np.concatenate(list(uids.values())), return_counts=True)
+    if counts.max() > 1:
+        raise DataError(f"{folder}: user {everyone[counts > 1][0]} is in more than one of train, validation and test")
     rows = sum(len(users) for users, _ in pairs.values())
     duplicates = rows - sum(len(users) for users, _ in distinct.values())
     report = ReadReport(folder.name, rows, "uid", "sid", duplicates=duplicates)
@@ -66,16 +65,13 @@ def _read_items(path: Path) -> Ids:
 
 def _read_pairs(path: Path, items: int) -> Pairs:
     table = open_table(path)
-    for name in ("uid", "sid"):
-        table.find(name, (), "user" if name == "uid" else "item")
-    columns = table.read(["uid", "sid"])
+    columns = table.read([table.find("uid", (), "user"), table.find("sid", (), "item")])
     if columns.num_rows == 0:
         raise DataError(f"{path}: no rows")
-    for name in ("uid", "sid"):
-        column = columns.column(name)
+    for name, column in zip(columns.column_names, columns.columns, strict=True):
         if not pa.types.is_integer(column.type) or column.null_count:
             raise DataError(f"{path}: column '{name}' must be an integer in every row")
-    uids, sids = (columns.column(name).to_numpy() for name in ("uid", "sid"))
+    uids, sids = (column.to_numpy() for column in columns.columns)
     wrong = np.flatnonzero((sids < 0) | (sids >= items))
     if wrong.size:
         raise DataError(

@@ -49,7 +49,7 @@ class Table(ABC):
         """Codes and distinct ids of a column of this table; see `encode_ids`."""
         return encode_ids(columns.column(name), f"{self.name}, column '{name}'", typed=self.are_typed)
 
-    def find(self, column: str | int | None, names: Sequence[str], role: str, required: bool = True) -> str | None:
+    def find(self, column: str | int | None, names: Sequence[str], role: str) -> str:
         """The given column, or else the first that has one of these names."""
         if isinstance(column, int):
             if not 0 <= column < len(self.columns):
@@ -59,16 +59,17 @@ class Table(ABC):
             if column in self.columns:
                 return column
             raise DataError(f"{self.name}: no column '{column}' for the {role}; columns are {_listed(self.columns)}")
+        if guessed := self.guess(names):
+            return guessed
+        raise DataError(
+            f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
+            f" {_listed(self.columns)}"
+        )
+
+    def guess(self, names: Sequence[str]) -> str | None:
+        """The column that has the first of these names."""
         by_plain_name = {_plain(name): name for name in reversed(self.columns)}
-        for name in map(_plain, names):
-            if name in by_plain_name:
-                return by_plain_name[name]
-        if required:
-            raise DataError(
-                f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
-                f" {_listed(self.columns)}"
-            )
-        return None
+        return next((by_plain_name[name] for name in map(_plain, names) if name in by_plain_name), None)
 
 
 class FrameTable(Table):
@@ -170,11 +171,7 @@ def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] 
             return ParquetTable(path)
         return DelimitedTable(path, header, no_header_names)
     try:
-        if isinstance(source, pa.Table):
-            return FrameTable(source)
-        if type(source).__module__.startswith("pandas"):
-            return FrameTable(pa.Table.from_pandas(source, preserve_index=None))
-        if hasattr(source, "__arrow_c_stream__"):
+        if hasattr(source, "__arrow_c_stream__") or type(source).__module__.startswith("pandas"):
             return FrameTable(pa.table(source))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = "; ".join(str(part) for part in error.args)
@@ -262,28 +259,21 @@ def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Tab
     """
     table = open_table(source, no_header_names=MOVIE_COLUMNS)
     key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
-    assert key is not None
-    title = table.find(None, TITLE_NAMES, "title", required=False)
-    title = None if title == key else title
-    titles = [] if title is None else [title]
+    title = table.guess(TITLE_NAMES)
+    titles = [] if title in (None, key) else [title]
     columns = table.read(table.columns, text=[key, *titles])
     codes, ids = table.read_ids(columns, key)
     if len(ids) < len(codes):
         seen = np.unique(codes, return_index=True)[1]
         repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
-    rest = [name for name in columns.column_names if name not in (key, title)]
-    return ids, columns.select([*titles, *rest]).rename_columns(_attribute_names(rest, title is not None))
-
-
-def _attribute_names(names: Sequence[str], titled: bool) -> list[str]:
-    """'title' first; another column named 'title' or 'id' gets a trailing underscore."""
-    taken = ["title"] if titled else []
-    for name in names:
-        while name in taken or name == "id":
+    rest = [name for name in columns.column_names if name not in (key, *titles)]
+    names = ["title"] * len(titles)
+    for name in rest:  # another column named 'title' or 'id' gets a trailing underscore
+        while name in names or name == "id":
             name += "_"
-        taken.append(name)
-    return taken
+        names.append(name)
+    return ids, columns.select([*titles, *rest]).rename_columns(names)
 
 
 def _plain(name: str) -> str:
