@@ -19,7 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -136,13 +136,11 @@ class Column:
 def columns_of(items: Catalogue, words: bool = False) -> list[Column]:
     """All columns of the items, popularity first."""
     columns = [Column(POPULARITY, POPULARITY, POPULARITY, items.popularity.astype(np.float64))]
-    if items.table is None:
-        return columns
-    for name in items.table.column_names:
-        if name != TITLE:
-            attribute = read_attribute(f"{name}_" if name == POPULARITY else name, items.table.column(name))
-            columns += [] if attribute is None else attribute.columns(len(items.popularity))
-    if words and TITLE in items.table.column_names:
+    for attribute in read_attributes(items.table):
+        if attribute.name == POPULARITY:
+            attribute = replace(attribute, name=f"{POPULARITY}_")
+        columns += attribute.columns(len(items.popularity))
+    if words and items.table is not None and TITLE in items.table.column_names:
         columns += _words(items.table.column(TITLE).to_pylist())
     return columns
 
@@ -194,10 +192,11 @@ def _is_missing(value: Any) -> bool:
     return value is None or value == [] or (isinstance(value, float) and not math.isfinite(value))
 
 
-def read_attributes(table: pa.Table | None, leave_out: Sequence[str] = ("title",)) -> list[Attribute]:
+def read_attributes(table: pa.Table | None) -> list[Attribute]:
     """The columns of an items table that are attributes."""
-    columns = [] if table is None else [name for name in table.column_names if name not in leave_out]
-    attributes = (read_attribute(name, table.column(name)) for name in columns)  # type: ignore[union-attr]
+    if table is None:
+        return []
+    attributes = (read_attribute(name, table.column(name)) for name in table.column_names if name != TITLE)
     return [attribute for attribute in attributes if attribute is not None]
 
 
