@@ -91,14 +91,10 @@ class Attribute:
         frequent = np.flatnonzero((counts >= FEWEST_ITEMS) & (counts <= len(self.items) - FEWEST_ITEMS))
         frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")[:MOST_VALUES]])
         kind: Kind = "tag" if self.has_several else "category"
+        flags = {self.values[value]: is_present[:, [value]].toarray()[:, 0] for value in frequent}
         return [
-            Column(
-                f"{self.name}: {self.values[value]}",
-                self.name,
-                kind,
-                self._spread(is_present[:, [value]].toarray()[:, 0], count, np.nan),
-            )
-            for value in frequent
+            Column(f"{self.name}: {value}", self.name, kind, self._spread(present, count, np.nan))
+            for value, present in flags.items()
         ]
 
     def _spread(self, values: Any, count: int, missing: Any) -> np.ndarray:

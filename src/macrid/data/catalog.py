@@ -191,8 +191,7 @@ def load(name: str, *, download: bool = True, progress: Progress | None = None) 
     if dataset.reader == "shop":
         from macrid.data.shop import generate
 
-        split: Split = generate(seed=0).split()
-        return split
+        return generate(seed=0).split()
     folder = locate(dataset)
     if folder is None:
         if not (download and dataset.archive):

@@ -105,7 +105,7 @@ def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | N
             file.truncate(0)
         raise
     with response:
-        if response.status != 206 or not _starts_at(response, start):
+        if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             start = 0
             file.truncate(0)
             _remember(response, part)
@@ -129,11 +129,6 @@ def _open(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     )
     response: HTTPResponse = urlopen(request, timeout=TIMEOUT)
     return response
-
-
-def _starts_at(response: HTTPResponse, start: int) -> bool:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return match is not None and int(match[1]) == start
 
 
 def _tag(part: Path) -> Path:

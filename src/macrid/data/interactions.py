@@ -225,9 +225,8 @@ def read_events(
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
     guessed = tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None)
     report = ReadReport(table.name, len(rows), user_column, item_column, rating_column, guessed)
-    ratings = None
-    if rating_column is not None:
-        ratings = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")
+    where = f"{table.name}, column '{rating_column}'"
+    ratings = None if rating_column is None else numbers(columns.column(rating_column), where)
     return Events(rows, cols, users, items, report, ratings, has_ratings)
 
 

@@ -176,15 +176,12 @@ def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
     try:
         with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-    if table.column_names[:1] != ["id"]:
-        raise _damaged(path, "it does not start with a column 'id'")
-    if table.num_rows != rows:
-        raise _damaged(path, f"it has {table.num_rows:,} rows, about.json says {rows:,}")
-    try:
+        if table.column_names[:1] != ["id"]:
+            raise DataError("it does not start with a column 'id'")
+        if table.num_rows != rows:
+            raise DataError(f"it has {table.num_rows:,} rows, about.json says {rows:,}")
         return table, Ids(table.column("id").combine_chunks())
-    except DataError as error:
+    except (pa.ArrowException, OSError, DataError) as error:
         raise _damaged(path, error) from error
 
 
