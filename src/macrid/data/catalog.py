@@ -167,9 +167,7 @@ def portable(message: str) -> str:
 
 def locate(entry: Entry) -> Path | None:
     """The folder that has every file of the data set, or None."""
-    if not entry.layouts:
-        return None
-    return next((folder for folder in _places(entry) if not entry.missing(folder)), None)
+    return next((folder for folder in _places(entry) if entry.layouts and not entry.missing(folder)), None)
 
 
 def status(entry: Entry) -> str:

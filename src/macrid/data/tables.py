@@ -112,7 +112,8 @@ class DelimitedTable(Table):
         self.path, self.name = path, path.name
         first = _first_row(path)
         self.double_colon = "::" in first
-        self.delimiter = "\x1f" if self.double_colon else _delimiter(first, path)
+        has_tabs = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])
+        self.delimiter = "\x1f" if self.double_colon else "\t" if has_tabs else max(",\t;|", key=first.count)
         cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
         self.header = header and not self.double_colon
         more = [f"column{place}" for place in range(len(no_header_names), len(cells))]
@@ -316,12 +317,6 @@ def _first_row(path: Path) -> str:
     if not line.strip():
         raise DataError(f"{path}: the first line is empty; start the file with its header")
     return line
-
-
-def _delimiter(line: str, path: Path) -> str:
-    if any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:]):
-        return "\t"
-    return max(",\t;|", key=line.count)
 
 
 def to_frame(table: pa.Table, as_: FrameKind = "arrow") -> Any:
