@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from macrid import files
-from macrid.files import new_folder, recover, replace_folder, write_atomically
+from macrid.errors import DataError
+from macrid.files import new_folder, recover, replace_folder, write_atomically, writing
 
 
 def names(folder: Path) -> list[str]:
@@ -49,6 +50,15 @@ def test_a_failed_rename_leaves_the_old_file_and_no_temporary(tmp_path, monkeypa
         write_atomically(tmp_path / "a", "new")
     assert (tmp_path / "a").read_text() == "old"
     assert names(tmp_path) == ["a"]
+
+
+def test_what_cannot_be_written_is_named_with_the_reason_and_the_remedy(tmp_path):
+    place = tmp_path / "missing" / "a"
+    with pytest.raises(DataError) as error, writing(place, DataError, "choose another"):
+        write_atomically(place, "text")
+    assert str(error.value) == f"{place}: cannot be written (No such file or directory); choose another"
+    with pytest.raises(ValueError, match="another kind"), writing(place, DataError):
+        raise ValueError("another kind")
 
 
 def test_files_and_folders_follow_the_umask(tmp_path):

@@ -1,7 +1,7 @@
 """Atomic writes of files and folders: under a hidden temporary name, synced, then renamed.
 
-A reader never sees half a file, and the previous version survives a full disk or a kill. `OSError` passes through; the
-caller adds what could not be written.
+A reader never sees half a file, and the previous version survives a full disk or a kill. `OSError` passes through;
+`writing` turns it into an error for the user.
 """
 
 from __future__ import annotations
@@ -67,6 +67,16 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.close(descriptor)
 
 
+@contextmanager
+def writing(target: object, error: type[MacridError], remedy: str = "") -> Iterator[None]:
+    """Turn an `OSError` into an `error` that names what cannot be written, and the remedy."""
+    try:
+        yield
+    except OSError as reason:
+        message = f"{target}: cannot be written ({reason.strerror or reason})"
+        raise error(f"{message}; {remedy}" if remedy else message) from reason
+
+
 def check_free(
     target: Path, overwrite: bool, error: type[MacridError], replaceable: Collection[str], allowed: Collection[str] = ()
 ) -> None:
@@ -92,11 +102,9 @@ def check_free(
         raise error(f"{target}: --overwrite would delete the working or home directory; choose another folder")
     if os.path.ismount(resolved):
         raise error(f"{target}: is a mount point, which cannot be replaced in one step; choose a folder inside it")
-    try:
+    with writing(target, error, "choose another folder"):
         resolved.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryDirectory(dir=resolved.parent, prefix=f".{resolved.name}.").cleanup()
-    except OSError as reason:
-        raise error(f"{target}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
 
 
 def make_writable(folder: Path, error: type[MacridError]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from macrid import runs
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.understanding import understand
-from macrid.data.source import load_split
+from macrid.data.catalog import load_split
 from macrid.data.split import HeldOut, Split
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import evaluate

@@ -19,6 +19,7 @@ from macrid.data.interactions import Interactions
 from macrid.data.netflix import read_netflix
 from macrid.data.released import read_released
 from macrid.errors import DataError
+from tests.data.released import write_released
 
 DATA = os.environ.get("MACRID_DATA")
 NAMES = ["shop", "ml-latest-small", "ml-100k", "ml-1m", "ml-1m-ge3", "ml-20m", "netflix", "alishop-7c", "alishop-7c-4k"]
@@ -293,7 +294,7 @@ def test_files_that_exist_are_not_named_as_missing(data):
     (data / "netflix" / "movie_titles.txt").unlink()
     with pytest.raises(DataError, match=r"netflix: missing movie_titles\.csv or movie_titles\.txt in"):
         catalog.load("netflix")
-    write_released(data / "alishop-7c" / "pro_sg")
+    write_alishop(data / "alishop-7c" / "pro_sg")
     (data / "alishop-7c" / "pro_sg" / "train.csv").unlink()
     with pytest.raises(DataError, match=rf"alishop-7c: missing train\.csv in {data / 'alishop-7c' / 'pro_sg'}"):
         catalog.load("alishop-7c")
@@ -381,9 +382,9 @@ def test_a_malformed_netflix_title_is_named(tmp_path):
         read_netflix(tmp_path / "netflix", 4, 5)
 
 
-def write_released(folder, categories="item_cate.csv"):
+def write_alishop(folder, categories="item_cate.csv"):
     split = Interactions.read(ratings(), min_rating=4).split(2)
-    split.write_released(folder)
+    write_released(split, folder)
     rows = [(item, item % 7 + 1) for item in split.items] + [(split.items[0], 99)]
     if categories == "item_cate_sid.csv":
         rows = [(sid, item % 7 + 1) for sid, item in enumerate(split.items)]
@@ -394,7 +395,7 @@ def write_released(folder, categories="item_cate.csv"):
 
 @pytest.mark.parametrize("categories", ["item_cate.csv", "item_cate_sid.csv", None])
 def test_a_released_split_is_read_in_file_order(tmp_path, categories):
-    split = write_released(tmp_path, categories or "item_cate.csv")
+    split = write_alishop(tmp_path, categories or "item_cate.csv")
     found = read_released(tmp_path, categories)
     assert list(found.items) == list(split.items)
     for mine, theirs in zip(found.train.pairs, split.train.pairs, strict=True):
@@ -411,7 +412,7 @@ def test_a_released_split_is_read_in_file_order(tmp_path, categories):
 
 
 def test_users_of_a_released_split_need_not_be_sorted(tmp_path):
-    split = write_released(tmp_path)
+    split = write_alishop(tmp_path)
     for part in ("tr", "te"):
         path = tmp_path / f"validation_{part}.csv"
         pd.read_csv(path).sort_values("uid", ascending=False, kind="stable").to_csv(path, index=False)
@@ -421,7 +422,7 @@ def test_users_of_a_released_split_need_not_be_sorted(tmp_path):
 
 
 def test_a_repeated_pair_in_a_released_split_is_dropped_and_counted(data, monkeypatch):
-    split = write_released(data / "alishop-7c" / "pro_sg")
+    split = write_alishop(data / "alishop-7c" / "pro_sg")
     with (data / "alishop-7c" / "pro_sg" / "train.csv").open("a") as file:
         file.write(f"0,{split.train.matrix.indices[0]}\n")
     entry = replace(catalog.entry("alishop-7c"), expected=Counts(12, 10, 61))
@@ -446,7 +447,7 @@ def test_a_repeated_pair_in_a_released_split_is_dropped_and_counted(data, monkey
     ],
 )
 def test_a_damaged_released_split_is_an_error_that_names_the_place(tmp_path, file, text, place):
-    write_released(tmp_path, "item_cate_sid.csv")
+    write_alishop(tmp_path, "item_cate_sid.csv")
     (tmp_path / file).write_text(text)
     with pytest.raises(DataError, match=place):
         read_released(tmp_path, "item_cate_sid.csv")

@@ -21,9 +21,9 @@ from macrid.data.tables import (
 from macrid.errors import DataError
 
 
-def rows(path, columns=None, ids=(), **how):
+def rows(path, columns=None, text=(), **how):
     table = open_table(path, **how)
-    return table.read(columns or table.columns, ids=ids).to_pydict()
+    return table.read(columns or table.columns, text=text).to_pydict()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_common_column_names_are_found_however_they_are_spelled(columns, user, i
     table = open_table(pa.table({name: [1] for name in columns}))
     assert table.find(None, USER_NAMES, "user") == user
     assert table.find(None, ITEM_NAMES, "item") == item
-    assert table.find(None, RATING_NAMES, "rating", required=False) == rating
+    assert table.guess(RATING_NAMES) == rating
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_delimiter_is_detected(tmp_path, ending, mark):
 def test_compressed_files_are_read(tmp_path, ending, pack, text):
     path = tmp_path / f"events.dat.{ending}"
     path.write_bytes(pack(text.encode()))
-    assert rows(path, ["user", "item"], ids=["user", "item"]) == {"user": ["007"], "item": ["x"]}
+    assert rows(path, ["user", "item"], text=["user", "item"]) == {"user": ["007"], "item": ["x"]}
 
 
 @pytest.mark.parametrize(("name", "pack"), [("events.tsv", bytes), ("events.tsv.gz", gzip.compress)])
@@ -107,7 +107,7 @@ def test_latin_1_is_read_where_utf_8_fails_even_in_headers_and_ids(tmp_path, hea
     path = tmp_path / "items.csv"
     path.write_bytes(f"{header}\nZoë,Amélie\n".encode("latin-1"))
     key, title = header.split(",")
-    assert rows(path, ids=[key]) == {key: ["Zoë"], title: ["Amélie"]}
+    assert rows(path, text=[key]) == {key: ["Zoë"], title: ["Amélie"]}
 
 
 def test_a_missing_file_is_an_error_that_shows_the_working_folder(tmp_path, monkeypatch):

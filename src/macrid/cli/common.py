@@ -129,7 +129,7 @@ def report_unused(model: str, training: Iterable[str]) -> None:
 
 def load_split(source: str) -> tuple[Split, dict[str, Any]]:
     """The split of a prepared folder or catalogue name, and its origin for the run's config."""
-    from macrid.data.source import load_split
+    from macrid.data.catalog import load_split
 
     with download_progress() as progress, working(f"reading {source}"):
         return load_split(source, progress)

@@ -63,11 +63,10 @@ def prepare(
     """
     from macrid.data import catalog, store
     from macrid.data.interactions import Interactions
-    from macrid.data.source import did_you_mean
 
     check_free(out, overwrite, DataError, replaceable=store.FILES)
     if not Path(source).exists() and source not in catalog.names():
-        raise DataError(f"{source}: neither a file nor a catalogue name{did_you_mean(source)}")
+        raise DataError(f"{source}: neither a file nor a catalogue name{catalog.did_you_mean(source)}")
     if source in catalog.names() and not Path(source).is_file():
         _refuse_options(context, source)
         with download_progress() as progress, working(f"reading {source}"):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from macrid.data.frames import Kind, to_frame
 from macrid.data.histories import UserHistories, histories_of
 from macrid.data.ids import Id, first_few
+from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import LeftOutWarning, RequestError, UnknownItemsWarning
 from macrid.models.base import Recommender
 
@@ -30,7 +30,7 @@ def recommend_many(
     item: str | int | None = None,
     rating: str | int | None = None,
     min_rating: float | None = None,
-    as_: Kind = "arrow",
+    as_: FrameKind = "arrow",
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """n items for every user, one row per user and rank: user, rank, item, score, concept, title.

@@ -19,7 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.types as types
 import scipy.sparse as sp
 
+from macrid.data.ids import is_text
 from macrid.errors import RequestError
 
 Kind = Literal["popularity", "number", "category", "tag", "word"]
@@ -90,14 +91,10 @@ class Attribute:
         frequent = np.flatnonzero((counts >= FEWEST_ITEMS) & (counts <= len(self.items) - FEWEST_ITEMS))
         frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")[:MOST_VALUES]])
         kind: Kind = "tag" if self.has_several else "category"
+        flags = {self.values[value]: is_present[:, [value]].toarray()[:, 0] for value in frequent}
         return [
-            Column(
-                f"{self.name}: {self.values[value]}",
-                self.name,
-                kind,
-                self._spread(is_present[:, [value]].toarray()[:, 0], count, np.nan),
-            )
-            for value in frequent
+            Column(f"{self.name}: {value}", self.name, kind, self._spread(present, count, np.nan))
+            for value, present in flags.items()
         ]
 
     def _spread(self, values: Any, count: int, missing: Any) -> np.ndarray:
@@ -135,13 +132,11 @@ class Column:
 def columns_of(items: Catalogue, words: bool = False) -> list[Column]:
     """All columns of the items, popularity first."""
     columns = [Column(POPULARITY, POPULARITY, POPULARITY, items.popularity.astype(np.float64))]
-    if items.table is None:
-        return columns
-    for name in items.table.column_names:
-        if name != TITLE:
-            attribute = read_attribute(f"{name}_" if name == POPULARITY else name, items.table.column(name))
-            columns += [] if attribute is None else attribute.columns(len(items.popularity))
-    if words and TITLE in items.table.column_names:
+    for attribute in read_attributes(items.table):
+        if attribute.name == POPULARITY:
+            attribute = replace(attribute, name=f"{POPULARITY}_")
+        columns += attribute.columns(len(items.popularity))
+    if words and items.table is not None and TITLE in items.table.column_names:
         columns += _words(items.table.column(TITLE).to_pylist())
     return columns
 
@@ -193,10 +188,11 @@ def _is_missing(value: Any) -> bool:
     return value is None or value == [] or (isinstance(value, float) and not math.isfinite(value))
 
 
-def read_attributes(table: pa.Table | None, leave_out: Sequence[str] = ("title",)) -> list[Attribute]:
+def read_attributes(table: pa.Table | None) -> list[Attribute]:
     """The columns of an items table that are attributes."""
-    columns = [] if table is None else [name for name in table.column_names if name not in leave_out]
-    attributes = (read_attribute(name, table.column(name)) for name in columns)  # type: ignore[union-attr]
+    if table is None:
+        return []
+    attributes = (read_attribute(name, table.column(name)) for name in table.column_names if name != TITLE)
     return [attribute for attribute in attributes if attribute is not None]
 
 
@@ -208,7 +204,7 @@ def read_attribute(name: str, column: pa.ChunkedArray) -> Attribute | None:
     if types.is_timestamp(kind) or types.is_date(kind):
         seconds = column.cast(kind).cast(pa.timestamp("s"), safe=False).cast(pa.int64())
         return _of_numbers(name, seconds, are_integers=False, to_text=_date_text)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_boolean(kind):
+    if is_text(kind) or types.is_boolean(kind):
         texts = ["" if value is None else str(value) for value in column.to_pylist()]
         several = any(SEPARATOR in text for text in texts)
         return _of_values(name, [text.split(SEPARATOR) if several else [text] for text in texts])

@@ -6,24 +6,22 @@ or `~/.cache/macrid`), which also holds downloads.
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from macrid.data import store
 from macrid.data.download import Progress, fetch_archive
 from macrid.data.movielens import count_raw, read_movielens
 from macrid.data.netflix import read_netflix
-from macrid.data.released import read_released
+from macrid.data.released import PARTS, read_released
 from macrid.data.split import Split
 from macrid.errors import DataError
+from macrid.files import recover
 
-MOVIELENS = "https://grouplens.org/datasets/movielens"
-MOVIELENS_FILES = "https://files.grouplens.org/datasets/movielens"
-MOVIELENS_LICENCE = "research use, no redistribution (GroupLens)"
-ALISHOP = "https://jianxinma.github.io/disentangle-recsys.html"
 NETFLIX_TITLES = "movie_titles.csv|movie_titles.txt"
-RELEASED_FILES = ("train.csv", "validation_tr.csv", "validation_te.csv", "test_tr.csv", "test_te.csv", "unique_sid.txt")
 
 
 @dataclass(frozen=True)
@@ -82,53 +80,45 @@ class Entry:
 
 
 def _movielens(
-    name: str, what: str, recipe: Recipe, files: tuple[str, str], page: str, expected: Counts | None, raw: Counts,
-    folder: str | None = None,
-) -> Entry:  # fmt: skip
+    name: str, what: str, recipe: Recipe, files: tuple[str, str], expected: Counts | None, raw: Counts, folder: str = ""
+) -> Entry:
     folder = folder or name
-    return Entry(
-        name=name,
-        what=what,
-        reader="movielens",
-        folder=folder,
-        layouts=(files,),
-        page=f"{MOVIELENS}/{page}/",
-        archive=f"{MOVIELENS_FILES}/{folder}.zip",
-        licence=MOVIELENS_LICENCE,
-        recipe=recipe,
-        expected=expected,
-        raw=raw,
-    )
+    page = f"https://grouplens.org/datasets/movielens/{folder.removeprefix('ml-').removesuffix('-small')}/"
+    archive = f"https://files.grouplens.org/datasets/movielens/{folder}.zip"
+    licence = "research use, no redistribution (GroupLens)"
+    return Entry(name, what, "movielens", folder, (files,), page, archive, licence, recipe, expected, raw)
+
+
+def _alishop(name: str, what: str, folder: str, categories: str, expected: Counts) -> Entry:
+    files = (*(f"{part}.csv" for part in PARTS), "unique_sid.txt", categories)
+    page = "https://jianxinma.github.io/disentangle-recsys.html"
+    return Entry(name, what, "released", f"alishop-7c/{folder}", (files,), page, None, "none stated", None, expected)
 
 
 _ENTRIES = (
     Entry("shop", "the built-in shop: 7 categories, generated, with a known truth", "shop", licence="MIT"),
     _movielens(
         "ml-latest-small", "MovieLens latest-small, ratings of 4 and more (the paper's ML-100k)", Recipe(4, 50),
-        ("ratings.csv", "movies.csv"), "latest", Counts(603, 5_697, 47_922), Counts(610, 9_724, 100_836),
+        ("ratings.csv", "movies.csv"), Counts(603, 5_697, 47_922), Counts(610, 9_724, 100_836),
     ),
     _movielens(
         "ml-100k", "MovieLens 100K of 1998, ratings of 4 and more", Recipe(4, 50),
-        ("u.data", "u.item"), "100k", None, Counts(943, 1_682, 100_000),
+        ("u.data", "u.item"), None, Counts(943, 1_682, 100_000),
     ),
     _movielens(
         "ml-1m", "MovieLens 1M, ratings of 4 and more", Recipe(4, 500),
-        ("ratings.dat", "movies.dat"), "1m", Counts(6_034, 3_502, 575_235), Counts(6_040, 3_706, 1_000_209),
+        ("ratings.dat", "movies.dat"), Counts(6_034, 3_502, 575_235), Counts(6_040, 3_706, 1_000_209),
     ),
     _movielens(
         "ml-1m-ge3", "MovieLens 1M, ratings of 3 and more (the paper's table of statistics)", Recipe(3, 500),
-        ("ratings.dat", "movies.dat"), "1m", Counts(6_038, 3_605, 836_452), Counts(6_040, 3_706, 1_000_209),
-        folder="ml-1m",
+        ("ratings.dat", "movies.dat"), Counts(6_038, 3_605, 836_452), Counts(6_040, 3_706, 1_000_209), folder="ml-1m",
     ),
     _movielens(
         "ml-20m", "MovieLens 20M, ratings of 4 and more", Recipe(4, 10_000),
-        ("ratings.csv", "movies.csv"), "20m", Counts(136_677, 20_108, 9_990_030), Counts(138_493, 26_744, 20_000_263),
+        ("ratings.csv", "movies.csv"), Counts(136_677, 20_108, 9_990_030), Counts(138_493, 26_744, 20_000_263),
     ),
     Entry(
-        name="netflix",
-        what="Netflix Prize, ratings of 4 and more",
-        reader="netflix",
-        folder="netflix",
+        "netflix", "Netflix Prize, ratings of 4 and more", "netflix", "netflix",
         layouts=(
             ("training_set/mv_0000001.txt", NETFLIX_TITLES),
             (*(f"combined_data_{number}.txt" for number in range(1, 5)), NETFLIX_TITLES),
@@ -139,25 +129,13 @@ _ENTRIES = (
         expected=Counts(463_435, 17_769, 56_880_037),
         raw=Counts(480_189, 17_770, 100_480_507),
     ),
-    Entry(
-        name="alishop-7c",
-        what="AliShop-7C, clicks in a shop with 7 categories, as the paper's authors split it",
-        reader="released",
-        folder="alishop-7c/pro_sg",
-        layouts=((*RELEASED_FILES, "item_cate.csv"),),
-        page=ALISHOP,
-        licence="none stated",
-        expected=Counts(10_668, 20_591, 767_493),
+    _alishop(
+        "alishop-7c", "AliShop-7C, clicks in a shop with 7 categories, as the paper's authors split it",
+        "pro_sg", "item_cate.csv", Counts(10_668, 20_591, 767_493),
     ),
-    Entry(
-        name="alishop-7c-4k",
-        what="AliShop-7C, a split of the 4,000 held-out users alone",
-        reader="released",
-        folder="alishop-7c/derived_4k_pro_sg",
-        layouts=((*RELEASED_FILES, "item_cate_sid.csv"),),
-        page=ALISHOP,
-        licence="none stated",
-        expected=Counts(4_000, 19_362, 285_778),
+    _alishop(
+        "alishop-7c-4k", "AliShop-7C, a split of the 4,000 held-out users alone",
+        "derived_4k_pro_sg", "item_cate_sid.csv", Counts(4_000, 19_362, 285_778),
     ),
 )  # fmt: skip
 _BY_NAME = {entry.name: entry for entry in _ENTRIES}
@@ -189,9 +167,7 @@ def portable(message: str) -> str:
 
 def locate(entry: Entry) -> Path | None:
     """The folder that has every file of the data set, or None."""
-    if not entry.layouts:
-        return None
-    return next((folder for folder in _places(entry) if not entry.missing(folder)), None)
+    return next((folder for folder in _places(entry) if entry.layouts and not entry.missing(folder)), None)
 
 
 def status(entry: Entry) -> str:
@@ -213,19 +189,43 @@ def load(name: str, *, download: bool = True, progress: Progress | None = None) 
     if dataset.reader == "shop":
         from macrid.data.shop import generate
 
-        split: Split = generate(seed=0).split()
-        return split
+        return generate(seed=0).split()
     folder = locate(dataset)
     if folder is None:
         if not (download and dataset.archive):
             raise DataError(_missing_message(dataset))
         folder = _download(dataset, progress)
     try:
-        split = _READERS[dataset.reader](dataset, folder)
+        split = _read(dataset, folder)
     except DataError as error:
         raise DataError(f"{name}, in {folder}: {error}") from error
     _check_counts(dataset, folder, split)
     return split
+
+
+def load_split(source: str | os.PathLike[str], progress: Progress | None = None) -> tuple[Split, dict[str, Any]]:
+    """The split of a prepared folder or a data set of the catalogue, and what a run should remember of its origin.
+
+    progress: called with the bytes done and in all while downloading.
+    """
+    path, name = Path(source), os.fspath(source)
+    recover(path)
+    if (path / "about.json").is_file() or (path.is_dir() and name not in _BY_NAME):
+        recipe = store.read_about(path).get("recipe") or {}
+        known = {"source": "folder", "path": os.path.abspath(path), "min_rating": recipe.get("min_rating")}
+        return store.read(path), known
+    if name in _BY_NAME:
+        rules = _BY_NAME[name].recipe
+        known = {"source": "catalogue", "name": name, "min_rating": rules and rules.min_rating}
+        return load(name, progress=progress), known
+    if path.is_file():
+        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
+    raise DataError(f"{source}: neither a prepared folder nor a name of the catalogue{did_you_mean(name)}")
+
+
+def did_you_mean(name: str) -> str:
+    close = difflib.get_close_matches(name, _BY_NAME, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; the names are {', '.join(_BY_NAME)}"
 
 
 def _places(entry: Entry) -> list[Path]:
@@ -268,32 +268,18 @@ def _listed(files: tuple[str, ...]) -> str:
     return ", ".join(file.replace("|", " or ") for file in files)
 
 
-def _read_movielens(entry: Entry, folder: Path) -> Split:
-    assert entry.recipe is not None
+def _read(entry: Entry, folder: Path) -> Split:
+    if entry.recipe is None:
+        return read_released(folder, categories=entry.files[-1])
+    min_rating, heldout, min_items = entry.recipe.min_rating, entry.recipe.heldout, entry.recipe.min_items
+    if entry.reader == "netflix":
+        return read_netflix(folder, min_rating, min_items).split(heldout)
     ratings, movies = (folder / file for file in entry.files)
     if entry.expected is None and entry.raw is not None:
         counts = Counts(*count_raw(ratings))
         if counts != entry.raw:
             raise DataError(_mismatch(entry, entry.raw, counts, counts.interactions))
-    recipe = entry.recipe
-    return read_movielens(ratings, movies, recipe.min_rating, recipe.min_items).split(recipe.heldout)
-
-
-def _read_netflix(entry: Entry, folder: Path) -> Split:
-    assert entry.recipe is not None
-    recipe = entry.recipe
-    return read_netflix(folder, recipe.min_rating, recipe.min_items).split(recipe.heldout)
-
-
-def _read_released(entry: Entry, folder: Path) -> Split:
-    return read_released(folder, categories=entry.files[-1])
-
-
-_READERS: dict[str, Callable[[Entry, Path], Split]] = {
-    "movielens": _read_movielens,
-    "netflix": _read_netflix,
-    "released": _read_released,
-}
+    return read_movielens(ratings, movies, min_rating, min_items).split(heldout)
 
 
 def _check_counts(entry: Entry, folder: Path, split: Split) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import stat
 import time
 import zipfile
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from macrid.errors import DataError
-from macrid.files import lock, new_folder, write_atomically
+from macrid.files import lock, new_folder, write_atomically, writing
 from macrid.version import __version__
 
 CHUNK = 1 << 18
@@ -39,7 +38,7 @@ def fetch_archive(url: str, folder: Path, progress: Progress | None = None) -> N
     next call.
     """
     part = folder.parent / f"{Path(urlsplit(url).path).name}.part"
-    try:
+    with writing(folder, DataError):
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab+") as file:
             if not lock(file.fileno()):
@@ -48,8 +47,6 @@ def fetch_archive(url: str, folder: Path, progress: Progress | None = None) -> N
             _unpack(part, folder)
         part.unlink()
         _tag(part).unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
 def _fetch_verified(url: str, part: Path, file: BufferedRandom, progress: Progress | None) -> None:
@@ -108,7 +105,7 @@ def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | N
             file.truncate(0)
         raise
     with response:
-        if response.status != 206 or not _starts_at(response, start):
+        if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             start = 0
             file.truncate(0)
             _remember(response, part)
@@ -116,7 +113,9 @@ def _download(url: str, part: Path, file: BufferedRandom, progress: Progress | N
         total = start + int(length) if length is not None else None
         done = start
         while chunk := response.read(CHUNK):
-            _append(file, chunk)
+            with writing(part, DataError):  # a full disk, not the network: no use retrying
+                file.write(chunk)
+                file.flush()
             done += len(chunk)
             if progress is not None:
                 progress(done, total)
@@ -132,11 +131,6 @@ def _open(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     return response
 
 
-def _starts_at(response: HTTPResponse, start: int) -> bool:
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return match is not None and int(match[1]) == start
-
-
 def _tag(part: Path) -> Path:
     return part.with_name(f"{part.name}.tag")
 
@@ -150,14 +144,6 @@ def _remember(response: HTTPResponse, part: Path) -> None:
         write_atomically(_tag(part), tag)
     else:
         _tag(part).unlink(missing_ok=True)
-
-
-def _append(file: BufferedRandom, chunk: bytes) -> None:
-    try:
-        file.write(chunk)
-        file.flush()
-    except OSError as error:  # a full disk, not the network: no use retrying
-        raise DataError(f"{file.name}: cannot be written ({error.strerror or error})") from error
 
 
 def _size(file: BufferedRandom) -> int:
@@ -185,10 +171,8 @@ def _unpack(archive: Path, folder: Path) -> None:
                 raise DataError(f"{archive.name}: contains no folder '{folder.name}'")
             for member, place in members:
                 if place is not None:
-                    target = temporary / place
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with packed.open(member) as source, target.open("wb") as sink:
-                        shutil.copyfileobj(source, sink, CHUNK)
+                    member.filename = str(place)
+                    packed.extract(member, temporary)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         archive.unlink(missing_ok=True)
         raise DataError(f"{archive.name}: damaged zip file ({error}); it was deleted, download it again") from error

@@ -37,16 +37,14 @@ def histories_of(source: Any, items: Ids, threshold: float | None = None, **colu
     """
     if isinstance(source, UserHistories):
         return source
-    kinds = ((from_interactions, Interactions), (from_lists, (Mapping, list, tuple)))
-    read = next(
-        (read for read, kind in kinds if isinstance(source, kind)), from_matrix if sp.issparse(source) else None
-    )
-    if read is None:
+    are_lists = isinstance(source, Mapping | list | tuple)
+    if not (are_lists or isinstance(source, Interactions) or sp.issparse(source)):
         if columns.get("min_rating") is None and columns.get("rating") is None:
             columns["min_rating"] = threshold
         return read_histories(source, items, **columns)
     if named := [name for name, value in columns.items() if value is not None]:
         raise RequestError(f"{', '.join(named)}: for a file or frame of events only, not for {type(source).__name__}")
+    read = from_lists if are_lists else from_matrix if sp.issparse(source) else from_interactions
     return read(source, items)
 
 

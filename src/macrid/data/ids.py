@@ -19,13 +19,11 @@ Id = str | int
 class Ids(Sequence[Id]):
     """Distinct ids in a fixed order, all strings or all integers; position i belongs to row or column i of a matrix."""
 
-    def __init__(self, values: Iterable[Id] | pa.Array) -> None:
+    def __init__(self, values: Iterable[Id] | pa.Array | np.ndarray) -> None:
         array = values if isinstance(values, pa.Array) else _to_array(values)
         if pa.types.is_integer(array.type):
             target = pa.int64()
-        elif any(
-            is_text(array.type) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-        ):
+        elif is_text(array.type):
             target = pa.string()
         else:
             raise DataError(f"ids have type {array.type}; use strings or integers")
@@ -39,7 +37,7 @@ class Ids(Sequence[Id]):
     @classmethod
     def range(cls, count: int) -> Ids:
         """The integers 0 … count − 1."""
-        return cls(pa.array(np.arange(count)))
+        return cls(np.arange(count))
 
     @property
     def are_integers(self) -> bool:
@@ -88,6 +86,10 @@ class Ids(Sequence[Id]):
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def places_in(whole: Ids, part: Ids) -> np.ndarray:
     """Positions of another table's ids; the two may differ in type, as text files do not store types."""
     if part.are_integers == whole.are_integers:
@@ -100,9 +102,9 @@ def first_few(ids: Sequence[Id], limit: int = 5) -> str:
     return ", ".join(map(repr, ids[:limit])) + (f" and {len(ids) - limit:,} more" if len(ids) > limit else "")
 
 
-def _to_array(values: Iterable[Id]) -> pa.Array:
-    values = list(values)
-    if not values:
+def _to_array(values: Iterable[Id] | np.ndarray) -> pa.Array:
+    values = values if isinstance(values, np.ndarray) else list(values)
+    if isinstance(values, list) and not values:
         return pa.array([], type=pa.string())
     try:
         return pa.array(values)

@@ -209,32 +209,24 @@ def read_events(
     table = open_table(source, header=not numbered)
     user_column = table.find(user, USER_NAMES, "user")
     item_column = table.find(item, ITEM_NAMES, "item")
-    rating_column = table.find(rating, RATING_NAMES, "rating", required=rated and ratings_required)
-    assert user_column is not None
-    assert item_column is not None
+    is_needed = rating is not None or (rated and ratings_required)
+    rating_column = table.find(rating, RATING_NAMES, "rating") if is_needed else table.guess(RATING_NAMES)
     if user_column == item_column:
         raise DataError(f"{table.name}: column '{user_column}' cannot be both user and item")
     has_ratings = rating_column is not None
     if not rated:
         rating_column = None
     wanted = [column for column in (user_column, item_column, rating_column) if column is not None]
-    columns = table.read(wanted, ids=[user_column, item_column])
+    columns = table.read(wanted, text=[user_column, item_column])
     if columns.num_rows == 0:
         raise DataError(f"{table.name}: no rows")
     rows, users = table.read_ids(columns, user_column)
     cols, items = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
-    report = ReadReport(
-        source=table.name,
-        rows=len(rows),
-        user_column=user_column,
-        item_column=item_column,
-        rating_column=rating_column,
-        guessed=tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None),
-    )
-    ratings = None
-    if rating_column is not None:
-        ratings = numbers(columns.column(rating_column), f"{table.name}, column '{rating_column}'")
+    guessed = tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None)
+    report = ReadReport(table.name, len(rows), user_column, item_column, rating_column, guessed)
+    where = f"{table.name}, column '{rating_column}'"
+    ratings = None if rating_column is None else numbers(columns.column(rating_column), where)
     return Events(rows, cols, users, items, report, ratings, has_ratings)
 
 

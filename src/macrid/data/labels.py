@@ -78,11 +78,11 @@ def _from_mapping(source: Mapping[Any, Any]) -> Iterator[tuple[str, list[tuple[I
 
 def _from_table(source: Any) -> Iterator[tuple[str, list[tuple[Id, Any]]]]:
     table = open_table(source)
-    key = table.find(None, ITEM_NAMES, "item", required=False) or table.columns[0]
+    key = table.guess(ITEM_NAMES) or table.columns[0]
     rest = [name for name in table.columns if name != key]
     if not rest:
         raise DataError(f"{table.name}: only has the column '{key}'; add a column 'concept' or a column of numbers")
-    columns = table.read(table.columns, ids=[key], text=[CONCEPT] if CONCEPT in rest else [])
+    columns = table.read(table.columns, text=[key, CONCEPT] if CONCEPT in rest else [key])
     codes, ids = table.read_ids(columns, key)
     id_list = ids[:]
     for name in rest:

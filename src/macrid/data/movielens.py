@@ -21,21 +21,16 @@ YEAR = r"\((?P<year>\d{4})(?:[-–]\d{0,4})?\)\s*$"
 
 def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: int) -> Interactions:
     """Ratings at or above the threshold, with title, genres and year."""
-    columns: dict[str, Any]
-    if ratings.suffix == ".data":
-        columns, items = {"user": 0, "item": 1, "rating": 2}, read_u_item(movies)
-    elif ratings.suffix == ".dat":
-        columns, items = {"user": "user", "item": "item", "rating": "rating"}, read_movies(movies)
-    else:
-        columns, items = {"user": "userId", "item": "movieId", "rating": "rating"}, read_movies(movies)
+    names = {".data": (0, 1, 2), ".dat": ("user", "item", "rating"), ".csv": ("userId", "movieId", "rating")}
+    columns: dict[str, Any] = dict(zip(("user", "item", "rating"), names[ratings.suffix], strict=True))
+    items = read_u_item(movies) if ratings.suffix == ".data" else read_movies(movies)
     return Interactions.read(ratings, **columns, min_rating=min_rating, min_items=min_items, items=items)
 
 
 def read_movies(path: Path) -> pa.Table:
     """movies.csv or movies.dat: item, title, genres, and the year at the end of the title."""
     ids, columns = read_items(path)
-    table = pa.table({"item": ids.array} | dict(zip(columns.column_names, columns.columns, strict=True)))
-    return _with_year(table, path)
+    return _with_year(columns.add_column(0, "item", ids.array), path)
 
 
 def read_u_item(path: Path) -> pa.Table:
@@ -59,7 +54,7 @@ def count_raw(ratings: Path) -> tuple[int, int, int]:
     """Users, items and ratings in the file, before any filtering."""
     table = open_table(ratings, header=ratings.suffix != ".data")
     user, item = table.columns[:2]
-    columns = table.read([user, item], ids=[user, item])
+    columns = table.read([user, item], text=[user, item])
     return len(table.read_ids(columns, user)[1]), len(table.read_ids(columns, item)[1]), columns.num_rows
 
 

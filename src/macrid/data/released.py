@@ -19,6 +19,7 @@ from macrid.data.split import HeldOut, Split
 from macrid.data.tables import DelimitedTable, open_table
 from macrid.errors import DataError
 
+PARTS = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
@@ -28,46 +29,35 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
     categories: the name of a file with every item's category.
     """
     items = _read_items(folder / "unique_sid.txt")
-    parts = ("train", "validation_tr", "validation_te", "test_tr", "test_te")
-    pairs = {part: _read_pairs(folder / f"{part}.csv", len(items)) for part in parts}
-    distinct = {part: _without_duplicates(pairs[part], len(items)) for part in parts}
+    pairs = {part: _read_pairs(folder / f"{part}.csv", len(items)) for part in PARTS}
+    distinct = {part: _without_duplicates(pairs[part], len(items)) for part in PARTS}
     uids = {
-        group: np.unique(np.concatenate([distinct[part][0] for part in parts if part.startswith(group)]))
+        group: np.unique(np.concatenate([distinct[part][0] for part in PARTS if part.startswith(group)]))
         for group in ("train", "validation", "test")
     }
-    everyone = np.concatenate(list(uids.values()))
-    if len(np.unique(everyone)) < len(everyone):
-        values, counts = np.unique(everyone, return_counts=True)
-        raise DataError(f"{folder}: user {values[counts > 1][0]} is in more than one of train, validation and test")
-    rows = sum(len(pairs[part][0]) for part in parts)
-    report = ReadReport(
-        source=folder.name,
-        rows=rows,
-        user_column="uid",
-        item_column="sid",
-        duplicates=rows - sum(len(distinct[part][0]) for part in parts),
-    )
+    everyone, counts = np.unique(np.concatenate(list(uids.values())), return_counts=True)
+    if counts.max() > 1:
+        raise DataError(f"{folder}: user {everyone[counts > 1][0]} is in more than one of train, validation and test")
+    rows = sum(len(users) for users, _ in pairs.values())
+    duplicates = rows - sum(len(users) for users, _ in distinct.values())
+    report = ReadReport(folder.name, rows, "uid", "sid", duplicates=duplicates)
     table = None if categories is None else join_items(items, _read_categories(folder / categories, items))
     users = np.searchsorted(uids["train"], distinct["train"][0]).astype(np.int32)
-    train = Interactions.from_pairs(users, distinct["train"][1], _ids(uids["train"]), items, table, report)
+    train = Interactions.from_pairs(users, distinct["train"][1], Ids(uids["train"]), items, table, report)
 
     def heldout(group: str) -> HeldOut:
         def matrix(part: str) -> sp.csr_array:
             users, sids = distinct[f"{group}_{part}"]
             return csr_from_pairs(np.searchsorted(uids[group], users), sids, (len(uids[group]), len(items)))
 
-        return HeldOut(matrix("tr"), matrix("te"), _ids(uids[group]))
+        return HeldOut(matrix("tr"), matrix("te"), Ids(uids[group]))
 
     return Split(train, heldout("validation"), heldout("test"))
 
 
-def _ids(uids: np.ndarray) -> Ids:
-    return Ids(pa.array(uids))
-
-
 def _read_items(path: Path) -> Ids:
     table = DelimitedTable(path, header=False, no_header_names=("item",))
-    codes, ids = table.read_ids(table.read(["item"], ids=["item"]), "item")
+    codes, ids = table.read_ids(table.read(["item"], text=["item"]), "item")
     if len(ids) < len(codes):
         raise DataError(f"{path}: {len(codes) - len(ids):,} lines repeat an item; every line must be a different one")
     return ids
@@ -75,16 +65,13 @@ def _read_items(path: Path) -> Ids:
 
 def _read_pairs(path: Path, items: int) -> Pairs:
     table = open_table(path)
-    for name in ("uid", "sid"):
-        table.find(name, (), "user" if name == "uid" else "item")
-    columns = table.read(["uid", "sid"])
+    columns = table.read([table.find("uid", (), "user"), table.find("sid", (), "item")])
     if columns.num_rows == 0:
         raise DataError(f"{path}: no rows")
-    for name in ("uid", "sid"):
-        column = columns.column(name)
+    for name, column in zip(columns.column_names, columns.columns, strict=True):
         if not pa.types.is_integer(column.type) or column.null_count:
             raise DataError(f"{path}: column '{name}' must be an integer in every row")
-    uids, sids = (columns.column(name).to_numpy() for name in ("uid", "sid"))
+    uids, sids = (column.to_numpy() for column in columns.columns)
     wrong = np.flatnonzero((sids < 0) | (sids >= items))
     if wrong.size:
         raise DataError(

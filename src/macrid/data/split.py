@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -57,21 +56,6 @@ class Split:
     def __repr__(self) -> str:
         return f"Split(train={self.train!r}, validation={self.validation!r}, test={self.test!r})"
 
-    def write_released(self, folder: Path) -> None:
-        """Write the layout of the authors' release (`pro_sg`): train.csv, validation_tr.csv, …, ids by position."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "unique_sid.txt").write_text("".join(f"{item}\n" for item in self.items))
-        _write_pairs(folder / "train.csv", *self.train.pairs)
-        first = len(self.train.users)
-        for name, group in (("validation", self.validation), ("test", self.test)):
-            order = group.users.order()
-            for suffix, matrix in (("tr", group.history), ("te", group.target)):
-                counts = np.diff(matrix.indptr)
-                _write_pairs(
-                    folder / f"{name}_{suffix}.csv", np.repeat(first + order, counts[order]), matrix[order].indices
-                )
-            first += len(group.users)
-
 
 def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> Split:
     """Split by held-out users.
@@ -114,11 +98,9 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765) -> 
 
 
 def _heldout_count(heldout: int | float, users: int) -> int:
-    if not math.isfinite(heldout):
+    if not math.isfinite(heldout) or (heldout >= 1 and int(heldout) != heldout):
         raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     n = int(heldout * users) if 0 < heldout < 1 else int(heldout)
-    if heldout >= 1 and n != heldout:
-        raise DataError(f"heldout is {heldout}; give a whole number of users, or a share below 1")
     if n < 1:
         raise DataError(f"heldout {heldout} of {users:,} users leaves nobody held out; give at least one user")
     if 2 * n >= users:
@@ -144,9 +126,3 @@ def _fold(rows: np.ndarray, columns: np.ndarray, users: Ids, items: int, seed: i
         csr_from_pairs(rows[is_target], columns[is_target], shape),
         users,
     )
-
-
-def _write_pairs(path: Path, users: np.ndarray, items: np.ndarray) -> None:
-    with path.open("w", newline="\n") as file:
-        file.write("uid,sid\n")
-        file.writelines(f"{user},{item}\n" for user, item in zip(users.tolist(), items.tolist(), strict=True))

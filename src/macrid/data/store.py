@@ -24,8 +24,8 @@ import scipy.sparse as sp
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport, binary_csr
 from macrid.data.split import HeldOut, Split
-from macrid.errors import DataError
-from macrid.files import check_free, new_folder, recover
+from macrid.errors import DataError, first_line
+from macrid.files import check_free, new_folder, recover, writing
 from macrid.version import __version__
 
 FORMAT = 1
@@ -44,21 +44,17 @@ def write(
 ) -> None:
     """Write a prepared folder atomically; `about` (a recipe, say) is kept in about.json under 'recipe'."""
     target = Path(folder)
-    try:
+    with writing(target, DataError, "nothing was changed; free some space or choose another folder"):
         check_free(target, overwrite, DataError, replaceable=FILES)
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
                 _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
                 _write_array(temporary / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
-            _write_table(temporary / "items.parquet", _items_table(split))
-            _write_table(temporary / "users.parquet", _users_table(split))
+            for name, table in (("items", _items_table(split)), ("users", _users_table(split))):
+                path = temporary / f"{name}.parquet"
+                pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
             text = json.dumps(_about(split, about), indent=2, ensure_ascii=False)
             (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(
-            f"{target}: cannot be written ({error.strerror or error}); nothing was changed; free some space or choose"
-            " another folder"
-        ) from error
 
 
 def read(folder: str | os.PathLike[str]) -> Split:
@@ -137,14 +133,12 @@ def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
 
 def _complete(counts: Any) -> bool:
     """Whether the counts have every field needed for reading."""
-    if not isinstance(counts, dict):
+    try:
+        needed = [counts["items"], *(counts["users"][group] for group in GROUPS)]
+        needed += [counts["interactions"][name] for name in MATRICES]
+    except (KeyError, TypeError):
         return False
-    users, interactions = counts.get("users"), counts.get("interactions")
-    if not isinstance(users, dict) or not isinstance(interactions, dict):
-        return False
-    names = ["train"] + [f"{group}_{part}" for group in GROUPS[1:] for part in ("history", "target")]
-    wanted = [users.get(group) for group in GROUPS] + [interactions.get(name) for name in names] + [counts.get("items")]
-    return all(isinstance(count, int) and count >= 0 for count in wanted)
+    return all(isinstance(count, int) and count >= 0 for count in needed)
 
 
 def _report(about: dict[str, Any]) -> ReadReport | None:
@@ -156,11 +150,8 @@ def _report(about: dict[str, Any]) -> ReadReport | None:
 
 
 def _items_table(split: Split) -> pa.Table:
-    columns = pa.table({"id": split.items.array})
-    if split.table is not None:
-        for name, column in zip(split.table.column_names, split.table.columns, strict=True):
-            columns = columns.append_column(name, column)
-    return columns
+    columns = {} if split.table is None else dict(zip(split.table.column_names, split.table.columns, strict=True))
+    return pa.table({"id": split.items.array} | columns)
 
 
 def _users_table(split: Split) -> pa.Table:
@@ -180,26 +171,17 @@ def _write_array(path: Path, array: np.ndarray) -> None:
         file.write(array.view(np.uint8).data)
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
-
-
 def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
     """A table whose first column is 'id', and those ids."""
     try:
         with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
-    except FileNotFoundError as error:
-        raise _damaged(path, "it is missing") from error
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
-    if table.column_names[:1] != ["id"]:
-        raise _damaged(path, "it does not start with a column 'id'")
-    if table.num_rows != rows:
-        raise _damaged(path, f"it has {table.num_rows:,} rows, about.json says {rows:,}")
-    try:
+        if table.column_names[:1] != ["id"]:
+            raise DataError("it does not start with a column 'id'")
+        if table.num_rows != rows:
+            raise DataError(f"it has {table.num_rows:,} rows, about.json says {rows:,}")
         return table, Ids(table.column("id").combine_chunks())
-    except DataError as error:
+    except (pa.ArrowException, OSError, DataError) as error:
         raise _damaged(path, error) from error
 
 
@@ -216,8 +198,6 @@ def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int) -> s
 def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise _damaged(path, "it is missing") from error
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path, error) from error
     if mapped.dtype != dtype or mapped.shape != (length,):
@@ -225,6 +205,7 @@ def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
     return np.asarray(mapped)
 
 
-def _damaged(path: Path, reason: object) -> DataError:
-    lines = str(reason).splitlines() or [type(reason).__name__]
-    return DataError(f"{path}: damaged ({lines[0]}); recreate the folder with `macrid data prepare … --overwrite`")
+def _damaged(path: Path, reason: str | Exception) -> DataError:
+    if isinstance(reason, Exception):
+        reason = "it is missing" if isinstance(reason, FileNotFoundError) else first_line(reason)
+    return DataError(f"{path}: damaged ({reason}); recreate the folder with `macrid data prepare … --overwrite`")

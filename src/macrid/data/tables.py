@@ -6,9 +6,10 @@ import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from macrid.data.ids import Ids
-from macrid.errors import DataError, first_line
+from macrid.data.ids import Ids, is_text
+from macrid.errors import DataError, MacridError, RequestError, first_line
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
               "client_id", "session_id", "session")  # fmt: skip
@@ -29,6 +30,7 @@ TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "prod
 
 EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # '::' files have no header
 MOVIE_COLUMNS = ("item", "title", "genres")
+FrameKind = Literal["arrow", "pandas", "polars"]
 MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
 
 
@@ -36,20 +38,18 @@ class Table(ABC):
     """A table whose columns can be listed before any of them is read."""
 
     are_typed = True  # whether the source distinguishes strings from numbers; text files do not
-
-    def __init__(self, name: str, columns: Sequence[str]) -> None:
-        self.name = name
-        self.columns = list(columns)
+    name: str
+    columns: list[str]
 
     @abstractmethod
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-        """Read these columns; those in `ids` and `text` stay as written, such as '007'."""
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
+        """Read these columns; those in `text` stay as written, such as '007'."""
 
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
         """Codes and distinct ids of a column of this table; see `encode_ids`."""
         return encode_ids(columns.column(name), f"{self.name}, column '{name}'", typed=self.are_typed)
 
-    def find(self, column: str | int | None, names: Sequence[str], role: str, required: bool = True) -> str | None:
+    def find(self, column: str | int | None, names: Sequence[str], role: str) -> str:
         """The given column, or else the first that has one of these names."""
         if isinstance(column, int):
             if not 0 <= column < len(self.columns):
@@ -59,29 +59,30 @@ class Table(ABC):
             if column in self.columns:
                 return column
             raise DataError(f"{self.name}: no column '{column}' for the {role}; columns are {_listed(self.columns)}")
+        if guessed := self.guess(names):
+            return guessed
+        raise DataError(
+            f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
+            f" {_listed(self.columns)}"
+        )
+
+    def guess(self, names: Sequence[str]) -> str | None:
+        """The column that has the first of these names."""
         by_plain_name = {_plain(name): name for name in reversed(self.columns)}
-        for name in map(_plain, names):
-            if name in by_plain_name:
-                return by_plain_name[name]
-        if required:
-            raise DataError(
-                f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
-                f" {_listed(self.columns)}"
-            )
-        return None
+        return next((by_plain_name[name] for name in map(_plain, names) if name in by_plain_name), None)
 
 
 class FrameTable(Table):
     """A frame in memory."""
 
-    def __init__(self, table: pa.Table, name: str = "frame") -> None:
-        super().__init__(name, table.column_names)
+    def __init__(self, table: pa.Table) -> None:
+        self.name, self.columns = "frame", table.column_names
         for place, field in enumerate(table.schema):
             if pa.types.is_string_view(field.type):  # comes from polars; few Arrow functions support it
                 table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
         self.table = table
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         return self.table.select(list(columns))
 
 
@@ -89,13 +90,13 @@ class ParquetTable(Table):
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         try:
-            super().__init__(path.name, pa.parquet.read_schema(path).names)
+            self.columns = pa.parquet.read_schema(path).names
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         try:
             return pa.parquet.read_table(self.path, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
@@ -108,38 +109,26 @@ class DelimitedTable(Table):
     are_typed = False
 
     def __init__(self, path: Path, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> None:
-        self.path = path
+        self.path, self.name = path, path.name
         first = _first_row(path)
         self.double_colon = "::" in first
-        self.delimiter = "\x1f" if self.double_colon else _delimiter(first, path)
+        has_tabs = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])
+        self.delimiter = "\x1f" if self.double_colon else "\t" if has_tabs else max(",\t;|", key=first.count)
         cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
         self.header = header and not self.double_colon
-        if self.header:
-            names = cells
-        else:
-            names = [no_header_names[i] if i < len(no_header_names) else f"column{i}" for i in range(len(cells))]
-        if len(set(names)) < len(names):
-            raise DataError(f"{path}: two columns have the same name: {_listed(names)}")
-        super().__init__(path.name, names)
+        more = [f"column{place}" for place in range(len(no_header_names), len(cells))]
+        self.columns = cells if self.header else [*no_header_names, *more][: len(cells)]
+        if len(set(self.columns)) < len(cells):
+            raise DataError(f"{path}: two columns have the same name: {_listed(self.columns)}")
 
-    def read(self, columns: Sequence[str], ids: Sequence[str] = (), text: Sequence[str] = ()) -> pa.Table:
-        types = dict.fromkeys([*ids, *text], pa.string())
-        try:
-            table = self._read(columns, types)
-            if not any(pa.types.is_binary(field.type) for field in table.schema):
-                return table
-        except UnicodeError:
-            pass
-        return self._read(columns, types, encoding="latin-1")
-
-    def _read(
-        self, columns: Sequence[str], types: dict[str, pa.DataType], encoding: str = "utf8", threads: bool = True
+    def read(
+        self, columns: Sequence[str], text: Sequence[str] = (), encoding: str = "utf8", threads: bool = True
     ) -> pa.Table:
         try:
             source: Any = self.path
             if self.double_colon:
                 source = pa.BufferReader(_open_bytes(self.path).read().replace(b"::", b"\x1f"))
-            return pa.csv.read_csv(
+            table = pa.csv.read_csv(
                 source,
                 read_options=pa.csv.ReadOptions(
                     column_names=self.columns,
@@ -153,23 +142,25 @@ class DelimitedTable(Table):
                     quote_char=False if self.double_colon else '"',
                     newlines_in_values=not self.double_colon,
                 ),
-                convert_options=pa.csv.ConvertOptions(include_columns=list(columns), column_types=types),
+                convert_options=pa.csv.ConvertOptions(
+                    include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
+                ),
             )
         except pa.ArrowInvalid as error:
             reason = first_line(error)
             if "invalid UTF8" in reason:
-                raise UnicodeError(reason) from error
+                return self.read(columns, text, "latin-1")
             if "Empty CSV file" in reason:
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
-                return self._read(columns, types, encoding, threads=False)
-            raise DataError(f"{self.path}: {self._without_header(reason)}") from error
+                return self.read(columns, text, encoding, threads=False)
+            reason = re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
+            raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
-
-    def _without_header(self, reason: str) -> str:
-        """Count rows from the first row of data, as everywhere else."""
-        return re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
+        if encoding == "utf8" and any(pa.types.is_binary(field.type) for field in table.schema):
+            return self.read(columns, text, "latin-1")
+        return table
 
 
 def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
@@ -181,11 +172,7 @@ def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] 
             return ParquetTable(path)
         return DelimitedTable(path, header, no_header_names)
     try:
-        if isinstance(source, pa.Table):
-            return FrameTable(source)
-        if type(source).__module__.startswith("pandas"):
-            return FrameTable(pa.Table.from_pandas(source, preserve_index=None))
-        if hasattr(source, "__arrow_c_stream__"):
+        if hasattr(source, "__arrow_c_stream__") or type(source).__module__.startswith("pandas"):
             return FrameTable(pa.table(source))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         reason = "; ".join(str(part) for part in error.args)
@@ -205,19 +192,15 @@ def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple
         raise DataError(f"{where}: contains lists; give one row per user and item (`explode` in pandas and polars)")
     encoded = _dictionary_encoded(column, where)
     values = encoded.dictionary
-    missing = np.zeros(len(encoded), dtype=bool)
-    if encoded.null_count:
-        missing = encoded.indices.is_null().to_numpy(zero_copy_only=False)
-    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    if pa.types.is_string(values.type):
-        nameless = np.flatnonzero(pc.is_in(values, pa.array(MISSING_IDS)).to_numpy(zero_copy_only=False))
-        if nameless.size:
-            missing |= np.isin(codes, nameless)
-    if missing.any():
-        raise DataError(
-            f"{where}: row {np.flatnonzero(missing)[0] + 1:,} has no id ({missing.sum():,} such rows, not counting the"
-            " header); drop these rows or fill in the ids"
-        )
+    nameless = pc.is_in(values, pa.array(MISSING_IDS)) if pa.types.is_string(values.type) else values.is_null()
+    if encoded.null_count or pc.any(nameless).as_py():
+        missing = np.flatnonzero(nameless.take(encoded.indices).fill_null(True).to_numpy(zero_copy_only=False))
+        if missing.size:
+            raise DataError(
+                f"{where}: row {missing[0] + 1:,} has no id ({len(missing):,} such rows, not counting the header);"
+                " drop these rows or fill in the ids"
+            )
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if not typed and pa.types.is_string(values.type) and len(values):
         are_integers = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
         if pc.all(are_integers).as_py():
@@ -236,26 +219,11 @@ def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArr
             column = column.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise DataError(f"{where}: ids have fractions; use strings or integers") from error
-    if pa.types.is_dictionary(column.type):
-        kind = column.type.value_type
-        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            column = pa.chunked_array(
-                [
-                    pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
-                    for chunk in column.chunks
-                ],
-                pa.dictionary(column.type.index_type, pa.string()),
-            )
-        column = column.unify_dictionaries()
-    else:
+    if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    values = column.chunk(0).dictionary  # shared by all chunks
-    indices = pa.chunked_array([chunk.indices for chunk in column.chunks]).combine_chunks()
-    if pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        values = values.cast(pa.string())
-    return pa.DictionaryArray.from_arrays(indices, values)
+    if is_text(column.type.value_type):
+        column = column.cast(pa.dictionary(column.type.index_type, pa.string()))
+    return column.combine_chunks()
 
 
 def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
@@ -276,10 +244,13 @@ def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     try:
         return column.cast(pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        for row, value in enumerate(column.to_pylist(), start=1):
-            if value is not None and not _is_number(value):
-                raise DataError(f"{where}: row {row:,} is {value!r}, which is not a number") from None
-        return pa.chunked_array([pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())])
+        values = column.to_pylist()
+    for row, value in enumerate(values):
+        try:
+            values[row] = None if value is None else float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{where}: row {row + 1:,} is {value!r}, which is not a number") from None
+    return pa.chunked_array([pa.array(values, pa.float64())])
 
 
 def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Table]:
@@ -289,28 +260,21 @@ def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Tab
     """
     table = open_table(source, no_header_names=MOVIE_COLUMNS)
     key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
-    assert key is not None
-    title = table.find(None, TITLE_NAMES, "title", required=False)
-    title = None if title == key else title
-    columns = table.read(table.columns, ids=[key], text=[] if title is None else [title])
+    title = table.guess(TITLE_NAMES)
+    titles = [] if title in (None, key) else [title]
+    columns = table.read(table.columns, text=[key, *titles])
     codes, ids = table.read_ids(columns, key)
     if len(ids) < len(codes):
         seen = np.unique(codes, return_index=True)[1]
         repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
-    rest = [name for name in columns.column_names if name not in (key, title)]
-    columns = columns.select([*([] if title is None else [title]), *rest])
-    return ids, columns.rename_columns(_attribute_names(rest, title is not None))
-
-
-def _attribute_names(names: Sequence[str], titled: bool) -> list[str]:
-    """'title' first; another column named 'title' or 'id' gets a trailing underscore."""
-    taken = ["title"] if titled else []
-    for name in names:
-        while name in taken or name == "id":
+    rest = [name for name in columns.column_names if name not in (key, *titles)]
+    names = ["title"] * len(titles)
+    for name in rest:  # another column named 'title' or 'id' gets a trailing underscore
+        while name in names or name == "id":
             name += "_"
-        taken.append(name)
-    return taken
+        names.append(name)
+    return ids, columns.select([*titles, *rest]).rename_columns(names)
 
 
 def _plain(name: str) -> str:
@@ -319,14 +283,6 @@ def _plain(name: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _check_readable(path: Path) -> None:
@@ -363,9 +319,14 @@ def _first_row(path: Path) -> str:
     return line
 
 
-def _delimiter(line: str, path: Path) -> str:
-    if any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:]):
-        return "\t"
-    counts = {mark: line.count(mark) for mark in (",", "\t", ";", "|")}
-    best = max(counts, key=lambda mark: counts[mark])
-    return best if counts[best] else ","
+def to_frame(table: pa.Table, as_: FrameKind = "arrow") -> Any:
+    """A `pyarrow.Table`, or a frame of pandas or polars."""
+    if as_ == "arrow":
+        return table
+    if as_ not in ("pandas", "polars"):
+        raise RequestError(f"as_ is {as_!r}; choose arrow, pandas or polars")
+    try:
+        library = import_module(as_)
+    except ModuleNotFoundError:
+        raise MacridError(f"{as_} is not installed; `pip install {as_}`, or take the Arrow table") from None
+    return table.to_pandas() if as_ == "pandas" else library.from_arrow(table)

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.data.frames import Kind, to_frame
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
 from macrid.data.split import HeldOut
+from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
 from macrid.models.epoch import Epoch
 from macrid.ops.batches import DeviceHistories
@@ -64,7 +64,7 @@ class Recommendations(Sequence[ScoredItem]):
     def ids(self) -> list[Id]:
         return [item.id for item in self.items]
 
-    def to_frame(self, as_: Kind = "arrow") -> Any:
+    def to_frame(self, as_: FrameKind = "arrow") -> Any:
         """One row per item: rank, item, score and, where available, concept and title.
 
         as_: "arrow" for a `pyarrow.Table`, "pandas" or "polars".

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macrid.data.shop.assortment import CATEGORIES, Category
-from macrid.data.shop.pictures import COLOURS, STYLES, colour_code, colour_name, mix, picture, word
+from macrid.data.shop.pictures import COLOURS, STYLES, colour_code, mix, picture, word
 from macrid.errors import RequestError
 
 NAMES = [entry.name for entry in CATEGORIES]
@@ -189,9 +189,9 @@ def test_an_unknown_category_is_named_with_those_that_exist() -> None:
 
 def test_colours_go_from_warm_to_cool_and_agree_with_their_names() -> None:
     middles = [-1 + (2 * place + 1) / len(COLOURS) for place in range(len(COLOURS))]
-    assert [(colour_name(value), colour_code(value)) for value in middles] == list(COLOURS)
-    assert colour_code(-1) == COLOURS[0][1]
-    assert colour_code(1) == COLOURS[-1][1]
+    assert [(word(tuple(COLOURS), value), colour_code(value)) for value in middles] == list(COLOURS.items())
+    assert colour_code(-1) == COLOURS["red"]
+    assert colour_code(1) == COLOURS["navy"]
     assert mix("#000000", "#ffffff", 0.5) == "#808080"
 
 

@@ -280,7 +280,7 @@ def test_colours_styles_and_titles_use_the_words_for_the_factors(shop: Shop) -> 
         entry = CATEGORIES[shop.category[item]]
         factors = {name: shop.factors[name][item] for name in entry.factors}
         words = {name: pictures.word(choices, factors[name]) for name, choices in entry.words.items()}
-        words["colour"] = pictures.colour_name(factors["colour"])
+        words["colour"] = pictures.word(tuple(pictures.COLOURS), factors["colour"])
         words["style"] = pictures.word(pictures.STYLES, factors["style"]) if "style" in factors else None
         assert (row["colour"], row["style"]) == (words["colour"], words["style"])
         title = entry.title.format(**words).replace("plain", "")

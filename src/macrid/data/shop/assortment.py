@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,84 +34,37 @@ class Category:
 
 
 CATEGORIES = (
-    Category(
-        name="bags",
-        prefix="bag",
-        part=0.19,
-        factors=("size", "colour", "price", "style"),
-        related=("shoes", "watches"),
-        title="{size} {colour} {style} {price} bag",
-        words={"size": ("tiny", "small", "", "large", "huge"), "price": ("nylon", "canvas", "suede", "leather")},
-        units={"size": (16, 54), "price": (19, 480)},
-    ),
-    Category(
-        name="phone cases",
-        prefix="case",
-        part=0.17,
-        factors=("colour", "price", "style"),
-        related=("T-shirts", "watches"),
-        title="{style} {price} phone case, {colour}",
-        words={"price": ("soft", "matte", "glossy", "metal-framed")},
-        units={"price": (6, 60)},
-    ),
-    Category(
-        name="shoes",
-        prefix="shoe",
-        part=0.16,
-        factors=("heel", "colour", "price"),
-        related=("bags", "T-shirts"),
-        title="{heel} {colour} {price} shoes",
-        words={
-            "heel": ("flat", "low-heeled", "mid-heeled", "high-heeled"),
-            "price": ("canvas", "suede", "leather", "patent leather"),
-        },
-        units={"heel": (0.5, 11), "price": (24, 320)},
-    ),
-    Category(
-        name="T-shirts",
-        prefix="shirt",
-        part=0.14,
-        factors=("size", "colour", "style"),
-        related=("shoes", "phone cases"),
-        title="{size} {style} T-shirt, {colour}",
-        words={"size": ("skinny", "slim", "", "loose", "oversized")},
-        units={"size": (42, 70), "price": (12, 30)},
-    ),
-    Category(
-        name="mugs",
-        prefix="mug",
-        part=0.13,
-        factors=("size", "colour", "style"),
-        related=("lamps", "T-shirts"),
-        title="{size} {colour} {style} mug",
-        words={"size": ("tiny", "small", "", "large", "giant")},
-        units={"size": (6, 15), "price": (7, 16)},
-    ),
-    Category(
-        name="lamps",
-        prefix="lamp",
-        part=0.11,
-        factors=("size", "brightness", "colour", "price"),
-        related=("mugs",),
-        title="{size} {brightness} {price} lamp, {colour} shade",
-        words={
-            "size": ("tiny", "small", "", "tall", "towering"),
-            "brightness": ("dim", "soft", "", "bright", "brilliant"),
-            "price": ("tin", "steel", "brass", "gilded"),
-        },
-        units={"size": (18, 160), "brightness": (120, 1600), "price": (15, 380)},
-    ),
-    Category(
-        name="watches",
-        prefix="watch",
-        part=0.10,
-        factors=("size", "colour", "price"),
-        related=("bags", "phone cases"),
-        title="{size} {price} watch, {colour} strap",
-        words={"size": ("petite", "small", "", "large", "oversized"), "price": ("plastic", "steel", "silver", "gold")},
-        units={"size": (2.6, 4.8), "price": (35, 2400)},
-    ),
-)
+    Category("bags", "bag", 0.19, ("size", "colour", "price", "style"), ("shoes", "watches"),
+             "{size} {colour} {style} {price} bag",
+             {"size": ("tiny", "small", "", "large", "huge"), "price": ("nylon", "canvas", "suede", "leather")},
+             {"size": (16, 54), "price": (19, 480)}),
+    Category("phone cases", "case", 0.17, ("colour", "price", "style"), ("T-shirts", "watches"),
+             "{style} {price} phone case, {colour}",
+             {"price": ("soft", "matte", "glossy", "metal-framed")},
+             {"price": (6, 60)}),
+    Category("shoes", "shoe", 0.16, ("heel", "colour", "price"), ("bags", "T-shirts"),
+             "{heel} {colour} {price} shoes",
+             {"heel": ("flat", "low-heeled", "mid-heeled", "high-heeled"),
+              "price": ("canvas", "suede", "leather", "patent leather")},
+             {"heel": (0.5, 11), "price": (24, 320)}),
+    Category("T-shirts", "shirt", 0.14, ("size", "colour", "style"), ("shoes", "phone cases"),
+             "{size} {style} T-shirt, {colour}",
+             {"size": ("skinny", "slim", "", "loose", "oversized")},
+             {"size": (42, 70), "price": (12, 30)}),
+    Category("mugs", "mug", 0.13, ("size", "colour", "style"), ("lamps", "T-shirts"),
+             "{size} {colour} {style} mug",
+             {"size": ("tiny", "small", "", "large", "giant")},
+             {"size": (6, 15), "price": (7, 16)}),
+    Category("lamps", "lamp", 0.11, ("size", "brightness", "colour", "price"), ("mugs",),
+             "{size} {brightness} {price} lamp, {colour} shade",
+             {"size": ("tiny", "small", "", "tall", "towering"), "price": ("tin", "steel", "brass", "gilded"),
+              "brightness": ("dim", "soft", "", "bright", "brilliant")},
+             {"size": (18, 160), "brightness": (120, 1600), "price": (15, 380)}),
+    Category("watches", "watch", 0.10, ("size", "colour", "price"), ("bags", "phone cases"),
+             "{size} {price} watch, {colour} strap",
+             {"size": ("petite", "small", "", "large", "oversized"), "price": ("plastic", "steel", "silver", "gold")},
+             {"size": (2.6, 4.8), "price": (35, 2400)}),
+)  # fmt: skip
 
 
 def numbered(prefix: str, count: int) -> pa.Array:
@@ -167,7 +119,7 @@ def _worded(name: str, factors: dict[str, np.ndarray]) -> pa.Array:
 
 def _words(kind: Category, name: str) -> tuple[str, ...]:
     """The words for a factor from −1 to 1."""
-    shared = {"colour": tuple(colour for colour, _ in pictures.COLOURS), "style": pictures.STYLES}
+    shared = {"colour": tuple(pictures.COLOURS), "style": pictures.STYLES}
     return shared.get(name) or kind.words[name]
 
 
@@ -206,16 +158,16 @@ def picture_of(items: Ids, table: pa.Table | None, item: Id) -> str | None:
     kind = next((entry for entry in CATEGORIES if entry.name == row["category"]), None)
     if kind is None:
         return None
-    factors = {name: value for name in kind.factors if (value := _factor(kind, name, row)) is not None}
-    return pictures.picture(kind.name, factors, row["title"])
+    columns = {name: {"colour": "coolness", "style": "boldness"}.get(name, name) for name in kind.factors}
+    labels = {name: row[column] for name, column in columns.items() if isinstance(row[column], int | float)}
+    return pictures.picture(kind.name, {name: _factor(kind, name, labels[name]) for name in labels}, row["title"])
 
 
-def _factor(kind: Category, name: str, row: Mapping[str, Any]) -> float | None:
+def _factor(kind: Category, name: str, label: float) -> float:
     """A factor, from −1 to 1, read off a label."""
-    value = row[{"colour": "coolness", "style": "boldness"}.get(name, name)]
-    if not isinstance(value, int | float) or name in ("colour", "style"):
-        return value if isinstance(value, int | float) else None
+    if name not in kind.units:
+        return label
     low, high = kind.units[name]
     if name == "price":
-        return float(2 * np.log(max(value, 1e-9) / low) / np.log(high / low) - 1)
-    return 2 * (value - low) / (high - low) - 1
+        return float(2 * np.log(max(label, 1e-9) / low) / np.log(high / low) - 1)
+    return 2 * (label - low) / (high - low) - 1

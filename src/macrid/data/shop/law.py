@@ -1,7 +1,8 @@
 """Histories drawn from the law of the built-in shop.
 
-In a small shop all items race; in a large one items are proposed by appeal and accepted with probability exp(match),
-which follows the same law without looking at every item.
+Up to RACE_CELLS users × items, all items race for every user. Above that, draws are independent and repeats dropped:
+match is never positive, so an item proposed by appeal within a drawn category is accepted with probability exp(match).
+That follows the same law, with other random numbers, at a cost proportional to the interactions.
 """
 
 from __future__ import annotations
@@ -161,17 +162,11 @@ class _Proposals:
         items = np.empty(len(rows), dtype=np.int64)
         for number in np.unique(category):
             draws = np.flatnonzero(category == number)
-            distinct, place = np.unique(rows[draws], return_inverse=True)
             category_items = self.shop._item_terms[number][0]
-            for block in blocks(len(distinct), len(category_items)):
-                ladder = np.cumsum(self.shop._weights(users[distinct[block]], number), axis=1)
-                ladder /= ladder[:, -1:]
-                ladder += np.arange(len(block))[:, None]
-                inside = (place >= block[0]) & (place <= block[-1])
-                step = place[inside] - block[0]
-                rung = np.searchsorted(ladder.ravel(), step + random.random(len(step)), side="right")
-                last = len(category_items) - 1
-                items[draws[inside]] = category_items[np.minimum(rung - step * len(category_items), last)]
+            for block in blocks(len(draws), len(category_items)):
+                ladder = np.cumsum(self.shop._weights(users[rows[draws[block]]], number), axis=1)
+                point = random.random((len(block), 1)) * ladder[:, -1:]
+                items[draws[block]] = category_items[(ladder[:, :-1] <= point).sum(axis=1)]
         return items
 
 

@@ -9,22 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 from zlib import crc32
 
 from macrid.errors import RequestError
 
-COLOURS = (
-    ("red", "#c53a3f"),
-    ("orange", "#e0713c"),
-    ("amber", "#e7ab3e"),
-    ("olive", "#98a64c"),
-    ("green", "#459a6b"),
-    ("teal", "#2f8f98"),
-    ("blue", "#3d78c0"),
-    ("navy", "#2f4080"),
-)
+COLOURS = {"red": "#c53a3f", "orange": "#e0713c", "amber": "#e7ab3e", "olive": "#98a64c", "green": "#459a6b",
+           "teal": "#2f8f98", "blue": "#3d78c0", "navy": "#2f4080"}  # fmt: skip
 """From warm to cool: the colour factor −1 … 1 in eight equal parts."""
 
 STYLES = ("plain", "pinstriped", "striped", "dotted", "patterned")
@@ -41,14 +32,9 @@ def word(words: tuple[str, ...], value: float) -> str:
     return words[min(max(int((value + 1) / 2 * len(words)), 0), len(words) - 1)]
 
 
-def colour_name(value: float) -> str:
-    """The name of a colour factor in [−1, 1]."""
-    return word(tuple(name for name, _ in COLOURS), value)
-
-
 def colour_code(value: float) -> str:
     """'#rrggbb' of a colour factor in [−1, 1], blended between neighbours."""
-    return _along(tuple(code for _, code in COLOURS), ((value + 1) / 2 * len(COLOURS) - 0.5) / (len(COLOURS) - 1))
+    return _along(tuple(COLOURS.values()), ((value + 1) / 2 * len(COLOURS) - 0.5) / (len(COLOURS) - 1))
 
 
 def picture(category: str, factors: Mapping[str, float], title: str = "") -> str:
@@ -75,40 +61,25 @@ def picture(category: str, factors: Mapping[str, float], title: str = "") -> str
 
 def mix(first: str, second: str, part: float) -> str:
     """A blend of two colours: `part` of the second, the rest of the first."""
-    pairs = zip(_channels(first), _channels(second), strict=True)
+    pairs = zip(bytes.fromhex(first[1:]), bytes.fromhex(second[1:]), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in pairs)
 
 
-@dataclass(frozen=True)
 class _Look:
     """The factors of one item as colours and patterns."""
 
-    tag: str
-    factors: Mapping[str, float]
+    def __init__(self, tag: str, factors: Mapping[str, float]) -> None:
+        self.tag, self.factors = tag, factors
+        self.price = self.part("price")
+        self.style = word(STYLES, factors.get("style", -1.0))
+        self.colour = colour_code(factors.get("colour", 0.0))
+        self.dark = mix(self.colour, INK, 0.32)
+        self.light = mix(self.colour, "#ffffff", 0.55)
+        self.metal = _along(METALS, self.price)
 
     def part(self, name: str) -> float:
         """A factor in [0, 1]."""
         return (self.factors.get(name, 0.0) + 1) / 2
-
-    @property
-    def price(self) -> float:
-        return self.part("price")
-
-    @property
-    def colour(self) -> str:
-        return colour_code(self.factors.get("colour", 0.0))
-
-    @property
-    def dark(self) -> str:
-        return mix(self.colour, INK, 0.32)
-
-    @property
-    def light(self) -> str:
-        return mix(self.colour, "#ffffff", 0.55)
-
-    @property
-    def metal(self) -> str:
-        return _along(METALS, self.price)
 
     def paint(self, name: str) -> str:
         return f"url(#{self.tag}{name})"
@@ -136,10 +107,6 @@ class _Look:
             for offset, part in ((0, 1.0), (0.55, 0.45), (1, 0.0))
         )
         return f'<radialGradient id="{self.tag}{name}">{stops}</radialGradient>'
-
-    @property
-    def style(self) -> str:
-        return word(STYLES, self.factors.get("style", -1.0))
 
     def _pattern(self) -> str:
         if self.style == "plain":
@@ -342,18 +309,9 @@ def _on_circle(turn: float, radius: float) -> tuple[float, float]:
 
 
 _DRAWINGS: dict[str, Callable[[_Look], str]] = {
-    "bags": _bag,
-    "phone cases": _case,
-    "shoes": _shoe,
-    "T-shirts": _shirt,
-    "mugs": _mug,
-    "lamps": _lamp,
+    "bags": _bag, "phone cases": _case, "shoes": _shoe, "T-shirts": _shirt, "mugs": _mug, "lamps": _lamp,
     "watches": _watch,
-}
-
-
-def _channels(code: str) -> tuple[int, int, int]:
-    return int(code[1:3], 16), int(code[3:5], 16), int(code[5:7], 16)
+}  # fmt: skip
 
 
 def _along(codes: tuple[str, ...], part: float) -> str:

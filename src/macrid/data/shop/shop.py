@@ -11,12 +11,7 @@ appeal · exp(match) over the category.
   linear in s · m and s: every factor is a direction that a model can learn.
 
 A history is drawn without replacement, one item after another (Plackett-Luce). Given the user, no ranking of the unseen
-items can beat ranking by p(u, ·) on average: `Shop.oracle` is its NDCG.
-
-Histories are drawn in one of two ways, with the same law but different random numbers. Up to RACE_CELLS users × items,
-all items race for every user. Above that, draws are independent and repeats dropped: match is never positive, so an
-item proposed by appeal within a drawn category is accepted with probability exp(match), at a cost proportional to the
-interactions.
+items can beat ranking by p(u, ·) on average: `Shop.oracle` is its NDCG. How to draw from it is in `law`.
 """
 
 from __future__ import annotations
@@ -30,8 +25,7 @@ from pydantic import Field, PositiveFloat
 
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions, ReadReport
-from macrid.data.shop import pictures
-from macrid.data.shop.assortment import CATEGORIES, FACTORS, items_table, numbered
+from macrid.data.shop.assortment import CATEGORIES, FACTORS, items_table, numbered, picture_of
 from macrid.data.shop.law import blocks, draw
 from macrid.data.split import HeldOut, Split
 from macrid.errors import RequestError, SettingsError
@@ -131,14 +125,11 @@ class Shop:
         return total / len(rows)
 
     def picture(self, item: Id) -> str:
-        """A small SVG drawn from the item's factors."""
-        position = int(self._known(self.interactions.items, [item], "item")[0])
-        factors = {
-            name: float(value[position]) for name, value in self.factors.items() if not np.isnan(value[position])
-        }
-        assert self.interactions.table is not None
-        title = self.interactions.table.column("title")[position].as_py()
-        return pictures.picture(self.category_names[self.category[position]], factors, title)
+        """A small SVG drawn from the item's label."""
+        self._known(self.interactions.items, [item], "item")
+        drawn = picture_of(self.interactions.items, self.interactions.table, item)
+        assert drawn is not None
+        return drawn
 
     @staticmethod
     def _known(ids: Ids, wanted: Ids | Sequence[Id], what: str) -> np.ndarray:
@@ -196,19 +187,9 @@ def generate(
     counts = _activity(users, items, interactions or laws.per_user * users, laws, random)
     user_ids = Ids(numbered("user", users))
     nothing = np.empty(0, dtype=np.int32)
-    shop = Shop(
-        interactions=Interactions.from_pairs(nothing, nothing, user_ids, item_ids, table),
-        category=category,
-        category_names=tuple(entry.name for entry in CATEGORIES),
-        factors=factors,
-        popularity=popularity,
-        likes=likes,
-        share=share,
-        preferred=preferred,
-        strength=strength,
-        laws=laws,
-        seed=seed,
-    )
+    empty = Interactions.from_pairs(nothing, nothing, user_ids, item_ids, table)
+    names = tuple(entry.name for entry in CATEGORIES)
+    shop = Shop(empty, category, names, factors, popularity, likes, share, preferred, strength, laws, seed)
     rows, columns = draw(shop, counts, click_stream)
     report = ReadReport(source=f"the built-in shop, seed {seed}", rows=len(rows))
     return replace(shop, interactions=Interactions.from_pairs(rows, columns, user_ids, item_ids, table, report))
