@@ -109,11 +109,9 @@ def check_free(
 
 def make_writable(folder: Path, error: type[MacridError]) -> None:
     """Create a folder; an `error` if that fails or nothing can be written in it."""
-    try:
+    with writing(folder, error, "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError as reason:
-        raise error(f"{folder}: cannot be written ({reason.strerror or reason}); choose another folder") from reason
 
 
 def replace_folder(temporary: Path, target: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from macrid.errors import MacridError, SettingsError, first_line
-from macrid.files import write_atomically
+from macrid.files import write_atomically, writing
 from macrid.settings import TrainingSettings, model_settings
 
 KEYS = ("model", "settings", "training")
@@ -57,10 +57,8 @@ class Recipe:
         """Write a JSON file atomically; its folder must exist."""
         content = {"model": self.model, "settings": self.settings, "training": self.training}
         notes = {name: value for name, value in self.about.items() if name not in KEYS}
-        try:
+        with writing(path, MacridError):
             write_atomically(path, json.dumps({**content, **notes}, indent=2, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise MacridError(f"{path}: cannot be written ({error.strerror or error})") from error
 
     def check(self) -> None:
         """Raise a `SettingsError` for an unknown model, unknown settings or invalid values."""

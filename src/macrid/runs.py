@@ -40,7 +40,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
 from macrid.errors import MacridError, RunError, first_line
-from macrid.files import check_free, new_folder, recover, write_atomically
+from macrid.files import check_free, new_folder, recover, write_atomically, writing
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.epoch import Epoch
@@ -94,31 +94,24 @@ def save(
         "labelled": getattr(model, "labelled", None),
         "data": data or {},
     }
-    try:
-        with new_folder(target) as temporary:
-            (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
-            pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
-            (temporary / "log.jsonl").write_text(
-                "".join(json.dumps(asdict(line)) + "\n" for line in model.log), "utf-8"
-            )
-            if heldout:
-                (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
-            remember_range(model)
-            meaning = meaning_of(model)
-            if meaning.axes:
-                (temporary / "axes.safetensors").write_bytes(_axes_bytes(meaning))
-            if meaning.names is not None:
-                (temporary / "names.json").write_text(_pretty(meaning.names.as_json()), "utf-8")
-            if metrics is not None:
-                (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
-            (temporary / "config.json").write_text(_pretty(config), "utf-8")
-            if keep_training and (target / TRAINING).exists():
-                shutil.copytree(target / TRAINING, temporary / TRAINING)
-    except (OSError, SafetensorError) as error:
-        raise RunError(
-            f"{target}: cannot be written ({getattr(error, 'strerror', None) or error}); nothing was changed; free"
-            " some space or choose another folder"
-        ) from error
+    remedy = "nothing was changed; free some space or choose another folder"
+    with writing(target, RunError, remedy), new_folder(target) as temporary:
+        (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
+        pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
+        (temporary / "log.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in model.log), "utf-8")
+        if heldout:
+            (temporary / "heldout.safetensors").write_bytes(to_bytes(_pack(heldout)))
+        remember_range(model)
+        meaning = meaning_of(model)
+        if meaning.axes:
+            (temporary / "axes.safetensors").write_bytes(_axes_bytes(meaning))
+        if meaning.names is not None:
+            (temporary / "names.json").write_text(_pretty(meaning.names.as_json()), "utf-8")
+        if metrics is not None:
+            (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
+        (temporary / "config.json").write_text(_pretty(config), "utf-8")
+        if keep_training and (target / TRAINING).exists():
+            shutil.copytree(target / TRAINING, temporary / TRAINING)
 
 
 def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
@@ -161,23 +154,17 @@ def keep(model: Recommender, folder: str | PathLike[str]) -> None:
     """Write a model's axes and names into its run; the other files are left alone."""
     path, meaning = Path(folder), meaning_of(model)
     read_config(path)
-    try:
+    with writing(path, RunError, "the previous ones are kept"):
         if meaning.axes:
             write_atomically(path / "axes.safetensors", _axes_bytes(meaning))
         if meaning.names is not None:
             write_names(meaning.names, path)
-    except OSError as error:
-        raise RunError(
-            f"{path}: axes and names cannot be written ({error.strerror or error}); the previous ones are kept"
-        ) from error
 
 
 def write_metrics(metrics: dict[str, Any], run: Path) -> None:
     """Put scores into a run in place of those it has."""
-    try:
+    with writing(run / "metrics.json", RunError, "free some space"):
         write_atomically(run / "metrics.json", _pretty(metrics))
-    except OSError as error:
-        raise RunError(f"{run}: scores cannot be written ({error.strerror or error}); make room") from error
 
 
 def write_names(names: Names, run: Path) -> None:

@@ -118,7 +118,7 @@ def _recommend_for_all(
 
     from macrid.control.batch import recommend_many
     from macrid.data.histories import read_histories
-    from macrid.files import write_atomically
+    from macrid.files import write_atomically, writing
 
     with working(f"reading {source}"):
         users = read_histories(source, model.items, **columns)
@@ -132,10 +132,8 @@ def _recommend_for_all(
         ranked = recommend_many(model, users, n, **limits, progress=show)
     sink = pa.BufferOutputStream()
     pq.write_table(ranked, sink)
-    try:
+    with writing(output, DataError):
         write_atomically(output, sink.getvalue().to_pybytes())
-    except OSError as error:
-        raise DataError(f"{output}: cannot be written ({error.strerror or error})") from error
     answered = ranked.num_rows // n
     left_out = len(users.users) - answered
     return {"output": str(output), "users": answered, "left_out": left_out, "unknown": len(users.unknown)}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from macrid.errors import MacridError
-from macrid.files import write_atomically
+from macrid.files import write_atomically, writing
 from macrid.version import __version__
 
 
@@ -38,7 +38,7 @@ class Parts:
             value = json.loads(json.dumps(compute(), allow_nan=False))
             seconds = round(time.monotonic() - began, 1)
             part = {"key": key, "seconds": seconds, "where": where(self.device), "value": value}
-            write(path, json.dumps(part) + "\n", "; finished parts are safe")
+            write(path, json.dumps(part) + "\n")
         self._on_part(name, True)
         self.seconds += part["seconds"]
         if part["where"] not in self.machines:
@@ -57,13 +57,11 @@ class Parts:
         return part if isinstance(part, dict) and {"key", "seconds", "where", "value"} <= set(part) else None
 
 
-def write(path: Path, content: str, hint: str = "") -> None:
-    """Write a file and, if needed, its folder; hint: what follows the reason why it cannot be written."""
-    try:
+def write(path: Path, content: str) -> None:
+    """Write a file and, if needed, its folder."""
+    with writing(path, MacridError, "finished parts are safe"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error}){hint}") from error
 
 
 def where(device: str = "auto") -> dict[str, Any]:

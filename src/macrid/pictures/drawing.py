@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from macrid.errors import MacridError
-from macrid.files import write_atomically
+from macrid.files import write_atomically, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,5 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 
 def write(path: str | PathLike[str], content: bytes) -> None:
-    try:
+    with writing(path, MacridError, "choose another path"):
         write_atomically(path, content)
-    except OSError as error:
-        raise MacridError(f"{path}: cannot be written ({error.strerror or error}); choose another path") from error

@@ -23,7 +23,7 @@ from macrid.concepts.understanding import fresh_names
 from macrid.control.engine import Engine
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
-from macrid.files import lock, write_atomically
+from macrid.files import lock, write_atomically, writing
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
@@ -160,10 +160,8 @@ class Hosted:
                 raise RunError("the axes have been turned since the run was opened; reload it, then rename")
             self.refresh_names()
             changed = change(self.names)
-            try:
+            with writing("names.json", RunError, "nothing was renamed"):
                 write_names(changed, self.run)
-            except OSError as error:
-                raise RunError(f"cannot write names ({error.strerror or error}); nothing was renamed") from error
             meaning_of(self.model).names = changed
             self._names_at = _changed(self.run / "names.json")
 

@@ -18,7 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from macrid.errors import RunError, first_line
-from macrid.files import lock, write_atomically
+from macrid.files import lock, write_atomically, writing
 from macrid.settings import REMOVED, MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.average import Average
@@ -55,11 +55,9 @@ class State:
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Create the folder and lock it, so that no other training writes to it."""
-    try:
+    with writing(folder, RunError, "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("w")
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be written ({error.strerror or error}); choose another folder") from error
     with file:
         if not lock(file.fileno()):
             raise RunError(f"{folder}: in use by another training; wait for it, or choose another folder")
@@ -84,12 +82,8 @@ def write(folder: Path, state: State) -> None:
         tensors |= {f"adam.{name}.{key}": value for key, value in state.optimiser.state.get(parameter, {}).items()}
     meta = {"format": FORMAT, "progress": asdict(state.progress), "belongs_to": state.belongs_to}
     content = to_bytes({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"macrid": json.dumps(meta)})
-    try:
+    with writing(folder / FILE, RunError, "free some space and use --resume"):
         write_atomically(folder / FILE, content)
-    except OSError as error:
-        raise RunError(
-            f"{folder / FILE}: cannot be written ({error.strerror or error}); free some space and use --resume"
-        ) from error
 
 
 def read(folder: Path, state: State) -> Progress:
