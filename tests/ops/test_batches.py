@@ -33,6 +33,7 @@ def test_all_users_are_one_batch(matrix):
     histories = DeviceHistories(matrix, torch.device("cpu")).all()
     assert histories.items.tolist() == matrix.indices.tolist()
     assert histories.offsets.tolist() == matrix.indptr.tolist()
+    assert histories.rows.tolist() == matrix.nonzero()[0].tolist()
     assert histories.longest == 9
 
 
