@@ -74,7 +74,7 @@ def test_kmeans_finds_well_separated_directions():
 
 def test_item_and_context_vectors_of_full_rank_reproduce_the_weights_of_ease():
     matrix, _ = groups(users=200, items=30)
-    weights = macrid.EASE(regularisation=EASE_REGULARISATION * matrix.nnz / 30).fit(matrix).weights
+    weights = macrid.EASE(regularisation=EASE_REGULARISATION * matrix.nnz / 30).fit(matrix, device="cpu").weights
     items, contexts, prototypes = ease_start(matrix, 4, 30, seed=0)
     product = contexts @ items.t()  # (items, items)
     cosine = torch.nn.functional.cosine_similarity(product, weights, dim=0)

@@ -2,11 +2,9 @@
 
 import json
 import multiprocessing
-import signal
 import subprocess
 import sys
 import time
-import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from macrid.models import model_class
 from macrid.recipe import Recipe
 from macrid.tuning import study as studies
 from macrid.tuning import tune
-from macrid.tuning.search import Search, Trained, _no_lost_interrupts, train
+from macrid.tuning.search import Search, Trained, train
 
 pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
 
@@ -322,24 +320,3 @@ def test_two_processes_share_a_database(shop_split, database, tmp_path):
     assert values.count(300.0) == 1
     assert {*counts} <= {"COMPLETE", "FAIL"}  # a surplus trial may have been queued again
     assert (tmp_path / "a" / "best.json").read_bytes() == (tmp_path / "b" / "best.json").read_bytes()
-
-
-@pytest.mark.alone
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_that_python_swallows_is_raised_at_the_next_check():
-    class Thing:
-        pass
-
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with _no_lost_interrupts() as check:
-            check()
-            thing = Thing()
-            reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
-            del thing  # its callback is interrupted, which Python ignores
-            assert reference() is None
-            with pytest.raises(KeyboardInterrupt):
-                check()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, previous)

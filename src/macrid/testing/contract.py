@@ -159,7 +159,7 @@ class RecommenderContract:
 
     def test_a_loaded_model_recommends_the_same(self, model: Recommender, tmp_path: Path) -> None:
         model.save(tmp_path / "run")
-        again = load(tmp_path / "run")
+        again = load(tmp_path / "run", str(model.device))
         assert again.recommend(["i-0", "i-2"], 10).items == model.recommend(["i-0", "i-2"], 10).items
         assert again.settings == model.settings
         assert again.items == model.items

@@ -29,6 +29,7 @@ from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
+from macrid.training.interrupts import no_lost_interrupts
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
 
@@ -57,7 +58,11 @@ def train(
     """Train `model.network` in place and fill `model.log`; the best weights are kept even if interrupted."""
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
-    with supervised(model, labels, matrix, settings), nullcontext() if folder is None else checkpoints.claimed(folder):
+    with (
+        supervised(model, labels, matrix, settings),
+        nullcontext() if folder is None else checkpoints.claimed(folder),
+        no_lost_interrupts() as check_interrupt,
+    ):
         network: Any = model.network
         network.precision = choose_precision(settings.precision, model.device)
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
@@ -82,7 +87,7 @@ def train(
             while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
                 started = time.monotonic()
                 epoch = progress.epoch + 1
-                loss, kl = _run_epoch(model, step, epoch, on_step)
+                loss, kl = _run_epoch(model, step, epoch, on_step, check_interrupt)
                 _check_weights(model, epoch)
                 may_merge = adapts and not adaptive.settled([record.concepts or 0 for record in model.log])
                 if may_merge and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
@@ -116,7 +121,11 @@ def train(
 
 
 def _run_epoch(
-    model: NeuralRecommender, step: Step, epoch: int, on_step: Callable[[int, int], None] | None
+    model: NeuralRecommender,
+    step: Step,
+    epoch: int,
+    on_step: Callable[[int, int], None] | None,
+    check_interrupt: Callable[[], None],
 ) -> tuple[float, float]:
     """One pass over the train users; returns mean loss and KL per user."""
     settings, users, device = step.settings, step.data.users, model.device
@@ -126,6 +135,7 @@ def _run_epoch(
     sizes = step.data.sizes(batches) if settings.likelihood == "sampled" else [None] * len(batches)
     losses: list[Tensor] = []
     for number, (batch, size) in enumerate(zip(batches, sizes, strict=True), start=1):
+        check_interrupt()
         losses.append(step(batch, size) * len(batch))
         if number == len(batches) or (device.type == "cpu" and number % STEPS_BETWEEN_CHECKS == 0):
             _check_finite(losses, epoch, len(batches), model)

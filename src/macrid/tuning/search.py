@@ -8,13 +8,11 @@ ones are tried again.
 from __future__ import annotations
 
 import random
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from macrid.models import model_class
 from macrid.models.devices import choose_device, cores
 from macrid.recipe import Recipe
 from macrid.training.checkpoint import fingerprint
+from macrid.training.interrupts import no_lost_interrupts
 from macrid.tuning import study as studies
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
 from macrid.tuning.study import ERROR, HEARTBEAT, RUNGS, finished, reachable
@@ -117,30 +116,6 @@ def default_jobs() -> int:
     return min(cores(), MOST_JOBS)
 
 
-@contextmanager
-def _no_lost_interrupts() -> Iterator[Callable[[], None]]:
-    """A function that raises a Ctrl-C that Python swallowed, as it does in callbacks of weak references."""
-    pressed = threading.Event()
-
-    def check() -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-
-    def interrupt(number: int, frame: Any) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not default or threading.current_thread() is not threading.main_thread():
-        yield check
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 class Search:
     """A study, and this process's share of its trials."""
 
@@ -183,7 +158,7 @@ class Search:
         with (
             reachable(self.storage, studies.GO_ON),
             Workers(jobs, self.split.train, self.split.validation) as workers,
-            _no_lost_interrupts() as self._check_interrupt,
+            no_lost_interrupts() as self._check_interrupt,
         ):
             try:
                 self._search(workers, trials, deadline, report)
