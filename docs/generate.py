@@ -33,11 +33,11 @@ def with_addresses(page: str) -> str:
     """The page about serving, with every address of the API."""
     from fastapi import FastAPI
 
-    from macrid.serving.endpoints import health, router
+    from macrid.serving.routes import health, routers
 
     app = FastAPI()
-    app.include_router(router)
-    app.include_router(health)
+    for router in (*routers, health):
+        app.include_router(router)
     lines = ["| address | what it does |", "| --- | --- |"]
     for path, methods in app.openapi()["paths"].items():
         for method, told in methods.items():

@@ -10,7 +10,7 @@ import macrid
 from macrid import runs
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import space_of
-from macrid.serving import schemas, schemas_about
+from macrid.serving.schemas import about, lists
 
 
 def ok(answer):
@@ -21,7 +21,7 @@ def ok(answer):
 def problem(answer, status, *words):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    content = schemas_about.Problem.model_validate(answer.json())
+    content = about.Problem.model_validate(answer.json())
     assert content.status == status
     for word in words:
         assert word in content.detail
@@ -42,7 +42,7 @@ def knob(client, concept="bags", dimension="size"):
 
 
 def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(client, shop_model):
-    card = schemas_about.Model.model_validate(ok(client.get("/v1/model")))
+    card = about.Model.model_validate(ok(client.get("/v1/model")))
     assert card.settings["dim"] == 24
     assert card.metrics["test"]["metrics"]["ndcg@100"]["mean"] > 0.4
     assert (card.items, card.users, card.has_pictures, card.can_rename) == (500, 120, True, False)
@@ -66,19 +66,19 @@ def test_the_card_reveals_no_paths(client):
 
 
 def test_a_concept_lists_all_its_dimensions(client):
-    content = schemas_about.Dimensions.model_validate(ok(client.get("/v1/concepts/2/dimensions")))
+    content = about.Dimensions.model_validate(ok(client.get("/v1/concepts/2/dimensions")))
     assert sorted(entry.dimension for entry in content.dimensions) == list(range(24))
     problem(client.get("/v1/concepts/7/dimensions"), 404, "7")
 
 
 def test_the_report_has_scores_and_one_entry_per_epoch(client, shop_model):
-    content = schemas_about.Report.model_validate(ok(client.get("/v1/report")))
+    content = about.Report.model_validate(ok(client.get("/v1/report")))
     assert [line["epoch"] for line in content.log] == [epoch.epoch for epoch in shop_model.log]
     assert content.metrics["test"]["users"] == 60
 
 
 def test_the_rough_map_has_every_item(client, shop_model):
-    content = schemas_about.Map.model_validate(ok(client.get("/v1/map")))
+    content = about.Map.model_validate(ok(client.get("/v1/map")))
     assert content.id == [str(item) for item in shop_model.items]
     assert content.concept == shop_model.concepts_of_items().tolist()
     assert np.isfinite([content.x, content.y]).all()
@@ -130,7 +130,7 @@ def test_items_are_returned_by_id_without_duplicates(client):
 
 
 def test_an_item_has_attributes_a_picture_and_a_concept(client, shop_model):
-    item = schemas_about.Item.model_validate(ok(client.get("/v1/items/bag-0007")))
+    item = about.Item.model_validate(ok(client.get("/v1/items/bag-0007")))
     row = shop_model.table.slice(list(shop_model.items).index("bag-0007"), 1).to_pylist()[0]
     assert item.attributes["price"] == row["price"]
     assert item.title == row["title"]
@@ -155,7 +155,7 @@ def test_known_users_are_listed_and_have_histories(client, shop_run):
 
 
 def test_similar_items_match_the_library(client, shop_model):
-    content = schemas.Similar.model_validate(ok(client.get("/v1/similar", params={"item": "mug-0003", "n": 4})))
+    content = lists.Similar.model_validate(ok(client.get("/v1/similar", params={"item": "mug-0003", "n": 4})))
     assert [item.id for item in content.items] == shop_model.similar_items("mug-0003", 4).ids
 
 
@@ -164,7 +164,7 @@ def test_similar_items_match_the_library(client, shop_model):
 
 def test_recommendations_match_the_library(client, shop_model):
     history = history_of(client)
-    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json={"history": history, "n": 12})))
+    content = lists.Recommended.model_validate(ok(client.post("/v1/recommend", json={"history": history, "n": 12})))
     expected = shop_model.recommend(history, 12)
     assert [item.id for item in content.items] == expected.ids
     np.testing.assert_allclose([item.score for item in content.items], [item.score for item in expected], rtol=1e-4)
@@ -191,7 +191,7 @@ def test_moves_match_steer_and_report_what_changed(client, shop_model):
     history = history_of(client)
     moves = [{"concept": "bags", "dimension": "size", "to": 0.25}, {"concept": "bags", "share": 0.7}]
     request = {"history": history, "n": 10, "moves": moves, "before": True}
-    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
+    content = lists.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
     expected = macrid.steer(shop_model, history, moves=moves, n=10)
     assert [item.id for item in content.items] == expected.ids
     assert [item.id for item in content.before] == expected.before.ids
@@ -214,7 +214,7 @@ def test_a_move_beyond_the_range_of_real_users_gives_a_warning(client, shop_mode
 def test_by_concept_lists_the_best_items_of_every_concept(client, shop_model):
     history = history_of(client)
     request = {"history": history, "n": 6, "by_concept": True}
-    content = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
+    content = lists.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
     assert sorted(row.concept for row in content.concepts) == list(range(7))
     shares = [content.shares[row.concept] for row in content.concepts]
     assert shares == sorted(shares, reverse=True)
@@ -228,7 +228,7 @@ def test_a_list_of_one_concept_has_its_best_items_and_is_compared_with_itself_be
     history, size = history_of(client), knob(client)
     request = {"history": history, "n": 6, "concept": size["concept"]}
     moves = [{"concept": size["concept"], "dimension": size["dimension"], "to": size["range"][1]}]
-    plain = schemas.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
+    plain = lists.Recommended.model_validate(ok(client.post("/v1/recommend", json=request)))
     rows = ok(client.post("/v1/recommend", json={"history": history, "n": 6, "by_concept": True, "moves": moves}))
     row = next(row for row in rows["concepts"] if row["concept"] == size["concept"])
     bags = [item for item, k in zip(shop_model.items, shop_model.concepts_of_items(), strict=True)
@@ -316,7 +316,7 @@ def test_a_batch_returns_one_list_per_history(client, shop_model):
 
 def test_encode_returns_shares_and_coordinates_after_moves(client, shop_model):
     history, size = history_of(client), knob(client)
-    content = schemas.Encoded.model_validate(ok(client.post("/v1/encode", json={"history": history})))
+    content = lists.Encoded.model_validate(ok(client.post("/v1/encode", json={"history": history})))
     confidence = shop_model.encode(history).confidence
     np.testing.assert_allclose([row.share for row in content.concepts], confidence / confidence.sum(), atol=1e-5)
     assert sum(row.recommended for row in content.concepts) == pytest.approx(1, abs=1e-4)
@@ -327,7 +327,7 @@ def test_encode_returns_shares_and_coordinates_after_moves(client, shop_model):
 
 def test_a_walk_matches_the_library(client, shop_model):
     request = {"item": "bag-0007", "dimension": "size", "steps": 6, "keep_start": True}
-    content = schemas.Traversed.model_validate(ok(client.post("/v1/traverse", json=request)))
+    content = lists.Traversed.model_validate(ok(client.post("/v1/traverse", json=request)))
     expected = macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True)
     assert [stop.id for stop in content.items] == expected.ids
     from_user = ok(client.post("/v1/traverse", json={"user": "test-0", "concept": "bags", "dimension": "size"}))

@@ -15,9 +15,9 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from macrid.serving import problems
-from macrid.serving.endpoints import health, router
 from macrid.serving.guard import Guard
-from macrid.serving.schemas_about import Problem
+from macrid.serving.routes import health, routers
+from macrid.serving.schemas.about import Problem
 from macrid.serving.service import Service
 from macrid.settings import ServingSettings
 from macrid.version import __version__
@@ -63,8 +63,8 @@ def create_app(
     )
     app.state.service = service
     problems.install(app)
-    app.include_router(router)
-    app.include_router(health)
+    for router in (*routers, health):
+        app.include_router(router)
     app.include_router(health, prefix="/v1", include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_api_route("/", _studio, methods=["GET", "HEAD"], include_in_schema=False)

@@ -17,8 +17,8 @@ from macrid.control.moves import Move
 from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
-from macrid.serving import schemas
 from macrid.serving.hosted import Hosted
+from macrid.serving.schemas import requests
 from macrid.serving.service import Service
 
 LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
@@ -35,7 +35,7 @@ class Person:
     """What `exclude_seen` leaves out."""
     unknown: Sequence[Id] = ()
 
-    def hidden(self, request: schemas.Listing, excluded: np.ndarray) -> np.ndarray:
+    def hidden(self, request: requests.Listing, excluded: np.ndarray) -> np.ndarray:
         """What may not be listed. excluded: the known ones among those that the request excludes."""
         return np.union1d(self.seen if request.exclude_seen else self.seen[:0], excluded)
 
@@ -63,7 +63,7 @@ def check_limits(hosted: Hosted, n: int = 1, **lists: Sequence[Id] | None) -> No
 
 
 async def moves_of(
-    hosted: Hosted, service: Service, request: schemas.Moving
+    hosted: Hosted, service: Service, request: requests.Moving
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
     """The moves that apply to the run, and warnings about the others.
 
@@ -83,7 +83,7 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-async def recommend(hosted: Hosted, service: Service, request: schemas.RecommendRequest) -> dict[str, Any]:
+async def recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
     person = person_of(hosted, request.history, request.user)
     check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
@@ -179,7 +179,7 @@ def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[s
     }
 
 
-async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest) -> dict[str, Any]:
+async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest) -> dict[str, Any]:
     """As the schema `BatchRecommended`."""
     count, most = len(request.histories), service.settings.max_batch
     if count > most:
@@ -194,7 +194,7 @@ async def batch(hosted: Hosted, service: Service, request: schemas.BatchRequest)
     return await service.at_length(_batch, hosted, request)
 
 
-def _batch(hosted: Hosted, request: schemas.BatchRequest) -> dict[str, Any]:
+def _batch(hosted: Hosted, request: requests.BatchRequest) -> dict[str, Any]:
     place, people, results = 0, [], []
     excluded, _ = hosted.positions(request.exclude or ())
     try:

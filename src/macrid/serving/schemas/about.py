@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, JsonValue
 
 from macrid.concepts.names import ConceptName, DimensionName
-from macrid.serving.schemas import Placed, Wire
+from macrid.serving.schemas.wire import Placed, Wire
 
 
 class Found(Placed):

@@ -1,0 +1,56 @@
+"""The model, its report and its map."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from macrid.pictures import layout
+from macrid.serving.hosted import Hosted
+from macrid.serving.problems import answers
+from macrid.serving.routes.common import Serves, Serving, reply
+from macrid.serving.schemas import about
+
+router = APIRouter(prefix="/v1", responses=answers())
+
+
+@router.get("/model", response_model=about.Model, tags=["about"])
+async def model_card(hosted: Serves, service: Serving) -> Response:
+    """The model card: settings, scores, concepts and dimensions with names and evidence."""
+    hosted.refresh_names()
+    return reply(await service.slowly(hosted.card.model))
+
+
+@router.get("/report", response_model=about.Report, tags=["about"])
+async def report(hosted: Serves, service: Serving) -> Response:
+    """How good the model is and how cleanly tastes are separated; the latter is computed on the first call."""
+    state, inspection, message = await service.slowly(hosted.inspection.get)
+    content = {"state": state, "message": hosted.without_paths(message), "inspection": inspection}
+    return reply({**content, "metrics": hosted.metrics, "log": [asdict(epoch) for epoch in hosted.model.log]})
+
+
+@router.get("/map", response_model=about.Map, tags=["about"])
+async def item_map(hosted: Serves, service: Serving) -> Response:
+    """All items on a plane; computed on the first call, rough until then."""
+    return reply(await service.slowly(_map, hosted))
+
+
+def _map(hosted: Hosted) -> dict[str, Any]:
+    state, placed, message = hosted.map.get()
+    x, y = (part[hosted.on_map] for part in (layout.rough(hosted.model) if placed is None else placed))
+    concept = np.zeros(len(x), dtype=int) if hosted.concept_of is None else hosted.concept_of[hosted.on_map]
+    return {
+        "state": state, "message": hosted.without_paths(message), "concept": concept.tolist(),
+        "x": np.round(x.astype(float), 4).tolist(), "y": np.round(y.astype(float), 4).tolist(),
+        "id": [str(item) for item in hosted.model.items.take(hosted.on_map)],
+    }  # fmt: skip
+
+
+@router.get("/map/values", response_model=about.MapValues, responses=answers(404), tags=["about"])
+async def map_values(by: Annotated[str, Query(max_length=200)], hosted: Serves, service: Serving) -> Response:
+    """An attribute to colour the map by."""
+    return reply(await service.slowly(hosted.card.values, by))

@@ -1,0 +1,1 @@
+"""Requests, with examples, and responses."""

@@ -1,0 +1,145 @@
+"""Lists of items, and what moves changed in them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from macrid.serving.schemas.wire import ItemRef, Move, Placed, Wire
+
+
+class Pull(ItemRef):
+    """An item of the history and its effect on the score of a recommended item."""
+
+    amount: float
+    """The score minus the score without this item."""
+
+
+class Reason(Wire):
+    """Why an item is recommended, ignoring moves."""
+
+    share: float | None
+    """Share of the history in the item's concept."""
+    pulls: list[Pull]
+    """The most influential items of the history, strongest first."""
+
+
+class Scored(Placed):
+    """A recommended or similar item."""
+
+    score: float
+    reason: Reason | None = None
+
+
+class Change(ItemRef):
+    """Ranks of an item before and after the moves, from 1."""
+
+    before: int | None
+    after: int | None
+
+
+class Moved(BaseModel):
+    """Items that the moves brought in, out, up or down."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    came_in: list[Change] = Field(alias="in")
+    out: list[Change]
+    up: list[Change]
+    down: list[Change]
+
+
+class Effect(Wire):
+    """The effect of a move on a coordinate or on the share of a concept."""
+
+    concept: int
+    dimension: int | None
+    name: str | None
+    before: float
+    after: float
+    range: list[float] | None
+    """Range of real users, if known."""
+
+
+class ConceptItems(Wire):
+    concept: int
+    items: list[Scored]
+    moved: Moved | None = None
+    """With moves."""
+
+
+class Recommended(Wire):
+    """Items, best first."""
+
+    unknown: list[str]
+    """Ids of the history that are not in the catalogue."""
+    items: list[Scored]
+    concepts: list[ConceptItems] | None = None
+    """With `by_concept`; largest share first."""
+    moved: Moved | None = None
+    """With moves."""
+    before: list[Scored] | None = None
+    """With `before`: the list without the moves."""
+    moves: list[Move] | None = None
+    """The applied moves, with their axes and names."""
+    effects: list[Effect] | None = None
+    shares: list[float] | None = None
+    """Share of each concept in the recommendations after the moves; with moves, `concept` or `by_concept`."""
+    warnings: list[str] = Field([])
+
+
+class BatchRecommended(Wire):
+    """One list per history, in order."""
+
+    results: list[Recommended]
+
+
+class Place(Wire):
+    """A user's position in one concept."""
+
+    concept: int
+    share: float
+    """Share of the history."""
+    confidence: float
+    """Number of history items in the concept, as a sum of probabilities."""
+    recommended: float
+    """Share of the recommendations."""
+    coordinates: list[float]
+    """Along the axes in use."""
+    x: float | None = None
+    """Position on the map, among the nearest items; null until the map is ready."""
+    y: float | None = None
+
+
+class Encoded(Wire):
+    """A user's position in each concept."""
+
+    unknown: list[str]
+    concepts: list[Place]
+    warnings: list[str] = Field([])
+
+
+class Similar(Wire):
+    """Items similar to an item; scores are cosines."""
+
+    item: str
+    items: list[Scored]
+
+
+class Stop(ItemRef):
+    value: float
+    """Its coordinate."""
+    start: bool
+    """Whether the walk starts here."""
+
+
+class Traversed(Wire):
+    """Items by increasing coordinate, otherwise as alike as possible."""
+
+    concept: int
+    dimension: int
+    name: str | None
+    range: list[float]
+    open: list[bool]
+    start: float
+    steps: int
+    items: list[Stop]
