@@ -1,6 +1,8 @@
 """A small shop, and a model trained on it once for all tests that only ask questions."""
 
 import os
+import signal
+import threading
 
 import pytest
 
@@ -9,6 +11,9 @@ import torch
 
 if not torch.cuda.is_available():  # kernels run in Triton's interpreter, to be chosen before they are imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 
 
 @pytest.fixture

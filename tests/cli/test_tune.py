@@ -218,7 +218,6 @@ def test_ctrl_c_keeps_finished_trials_and_prints_how_to_continue(data, tmp_path)
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run in the background
     )  # fmt: skip
     end = time.monotonic() + 60
     while not _begun(out / "study.db") and time.monotonic() < end and process.poll() is None:
