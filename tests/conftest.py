@@ -12,6 +12,9 @@ import torch
 if not torch.cuda.is_available():  # kernels run in Triton's interpreter, to be chosen before they are imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+for size in ("COLUMNS", "LINES"):  # of the terminal that tests run in; consoles would keep it
+    os.environ.pop(size, None)
+
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 
