@@ -21,6 +21,7 @@ import shutil
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -181,11 +182,11 @@ def read_config(path: Path) -> dict[str, Any]:
     """A run's config.json, if its format is known."""
     recover(path)
     if not path.exists():
-        raise RunError(f"{path}: no such run; create it with `macrid train DATA --out {path}`")
+        raise RunError(f"{path}: no such run; create it with `macrid train DATA --out {quote(str(path))}`")
     if not (path / "config.json").is_file():
         unfinished = (path / TRAINING).is_dir()
         raise RunError(
-            f"{path}: training is unfinished; continue with `macrid train DATA --out {path} --resume`"
+            f"{path}: training is unfinished; continue with `macrid train DATA --out {quote(str(path))} --resume`"
             if unfinished
             else f"{path}: not a run, it has no config.json"
         )

@@ -638,3 +638,13 @@ def test_a_bad_config_file_stops_before_data_is_read(invoke, tmp_path, content, 
     assert value in err
     assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_commands_to_paste_quote_folders_with_spaces(invoke, tmp_path):
+    events, folder = tmp_path / "my events.csv", tmp_path / "my data"
+    events.write_text("user,item\n" + "".join(f"{user},{item}\n" for user in range(40) for item in range(user % 3, 20)))
+    code, out, _ = invoke("data", "prepare", events, "--out", folder, "--heldout", 5)
+    assert code == 0
+    assert shlex.join(["macrid", "train", str(folder), "--out", "RUN"]) in out
+    assert shlex.quote(str(events)) in invoke("train", events, "--out", tmp_path / "run")[2]
+    assert shlex.quote(str(tmp_path / "no run")) in invoke("recommend", tmp_path / "no run", "--history", "1")[2]

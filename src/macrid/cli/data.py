@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
 import typer
 
@@ -103,7 +104,7 @@ def prepare(
         f"{out}: {counts['users']:,} users, {counts['items']:,} items, {counts['interactions']:,} interactions;"
         f" {counts['heldout']:,} users held out for validation and as many for test"
     )
-    console.print(f"next: macrid train {out} --out RUN")
+    console.print(f"next: macrid train {quote(str(out))} --out RUN", soft_wrap=True)
 
 
 def _refuse_options(context: typer.Context, source: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -61,7 +62,7 @@ def names(
     named = sum(entry.name is not None or entry.edited for entry in names.dimensions)
     unnamed = len(names.dimensions) - named
     if not named:
-        hint = f"no dimension is named; try other axes: macrid axes {run} --by attributes"
+        hint = f"no dimension is named; try other axes: macrid axes {quote(str(run))} --by attributes"
         console.print(hint, style="dim", soft_wrap=True)
     elif unnamed and not everything:
         console.print(

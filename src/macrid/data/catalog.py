@@ -10,6 +10,7 @@ import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from macrid.data import store
@@ -219,7 +220,7 @@ def load_split(source: str | os.PathLike[str], progress: Progress | None = None)
         known = {"source": "catalogue", "name": name, "min_rating": rules and rules.min_rating}
         return load(name, progress=progress), known
     if path.is_file():
-        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {source} --out DIR`")
+        raise DataError(f"{source}: is a file; prepare it first: `macrid data prepare {quote(name)} --out DIR`")
     raise DataError(f"{source}: neither a prepared folder nor a name of the catalogue{did_you_mean(name)}")
 
 

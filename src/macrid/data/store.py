@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,9 @@ def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
     folder = Path(folder)
     recover(folder)
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; create it with `macrid data prepare SOURCE --out {folder}`")
+        raise DataError(
+            f"{folder}: no such folder; create it with `macrid data prepare SOURCE --out {quote(str(folder))}`"
+        )
     path = folder / "about.json"
     if not path.exists():
         raise DataError(f"{folder}: not a prepared folder (no about.json); create one with `macrid data prepare`")
