@@ -236,12 +236,14 @@ def _told_best(space: Space) -> dict[str, float]:
 
 def _largest_change(space: Space, split: Split) -> float:
     """Of any score of a test user, worked out along the turned axes of each concept."""
-    components = space.components(split.test.history)
+    components, log_weights = space.encode(split.test.history)
     terms = []
     for k in range(space.concepts):
         axes = space.axes(k)
         cosine = (components[:, k] @ axes.T) @ (space.items @ axes.T).T
-        terms.append(cosine / space.model.settings.temperature + space.log_assignment[:, k].numpy())
+        terms.append(
+            cosine / space.model.settings.temperature + space.log_assignment[:, k].numpy() + log_weights[:, k, None]
+        )
     top = np.max(terms, axis=0)
     scores = top + np.log(np.exp(np.array(terms) - top).sum(axis=0))
     scores -= scores.max(axis=1, keepdims=True)

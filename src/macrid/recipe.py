@@ -15,12 +15,21 @@ from typing import Any, Self
 
 from macrid.errors import MacridError, SettingsError, first_line
 from macrid.files import write_atomically, writing
-from macrid.settings import TrainingSettings, model_settings
+from macrid.settings import ADDED, TrainingSettings, model_settings
 
 KEYS = ("model", "settings", "training")
 PRESETS: dict[str, dict[str, Any]] = {
     "best": {},
-    "paper": {"start": "random", "assignment": "hard", "similarity": "cosine", "balance": 0.0, "average": 1.0},
+    "paper": {
+        **ADDED,
+        "concepts": 7,
+        "dropout": 0.5,
+        "start": "random",
+        "assignment": "hard",
+        "similarity": "cosine",
+        "balance": 0.0,
+        "average": 1.0,
+    },
 }
 """Settings that are not the defaults, for the models that have them: paper is Algorithm 1 as written."""
 

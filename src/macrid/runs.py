@@ -46,7 +46,7 @@ from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.epoch import Epoch
 from macrid.models.macridvae import SAMPLE, MacridVAE
-from macrid.settings import REMOVED, TrainingSettings
+from macrid.settings import ADDED, REMOVED, TrainingSettings
 from macrid.version import __version__
 
 FORMAT = 1
@@ -264,6 +264,8 @@ def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
         raise RunError(f"{path}: {error}; if it is a model of your own, import its module first") from None
     try:
         settings = {name: value for name, value in config.get("settings", {}).items() if name not in REMOVED}
+        fields = kind.settings_class.model_fields
+        settings = {name: value for name, value in ADDED.items() if name in fields} | settings
         return kind(**settings)
     except (MacridError, TypeError) as error:
         raise RunError(f"{path}: damaged config.json ({error})") from error

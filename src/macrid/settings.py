@@ -13,6 +13,8 @@ from macrid.errors import SettingsError
 
 REMOVED = {"total_correlation": 0.0}
 """Settings that runs and checkpoints of earlier versions may have, with the values that changed nothing."""
+ADDED = {"assignment_temperature": None, "whole_history": "off", "concept_shares": "off"}
+"""Settings that runs and checkpoints of earlier versions lack, with the values that change nothing."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON, TRAINING, ADVANCED = PANELS = "Common", "Training", "Advanced"
@@ -79,19 +81,26 @@ class MacridVAESettings(Settings):
     """Hidden layers of the encoder's shared network [f_nn]."""
     width: int = Field(100, ge=1)
     """Neurons in each hidden layer."""
-    dropout: Training[float] = Field(0.5, ge=0, lt=1)
+    dropout: Training[float] = Field(0.6, ge=0, lt=1)
     """Share of each history, and of each hidden layer's input, dropped at random in training."""
     assignment: Literal["hard", "soft"] = "soft"
     """An item's concepts outside training: the most likely one (hard, as in the paper's text), or all, weighted by
     probability (soft)."""
     similarity: Literal["cosine", "inner"] = "cosine"
     """Cosine, or the inner product, which the paper shows to collapse."""
-    start: Literal["svd", "svd-encoder", "ease", "random"] = "svd"
+    start: Literal["svd", "svd-encoder", "ease", "random"] = "svd-encoder"
     """Initial weights. svd: item vectors from a truncated SVD, prototypes from spherical k-means on them; svd-encoder:
     context vectors too, so the encoder starts by adding up items; ease: both from an SVD of EASE's weights, which needs
     memory for every pair of items; random."""
     merge_below: float = Field(0.7, ge=0, lt=1)
     """With concepts="auto": merge two concepts whose divergence is below this share of the mean over all pairs."""
+    assignment_temperature: float | None = Field(0.07, gt=0)
+    """Divides the similarities of items and prototypes; lower makes an item belong to fewer concepts. None: the same as
+    `temperature`, as in the paper."""
+    whole_history: Literal["on", "off"] = "on"
+    """Whether a component also sees the whole history; off: only the items of its own concept, as in the paper."""
+    concept_shares: Literal["on", "off"] = "on"
+    """Whether concepts are weighted by their shares of the history, to a learned power; off: as in the paper."""
 
 
 class MacridVAEKeywords(TypedDict, total=False):
@@ -109,6 +118,9 @@ class MacridVAEKeywords(TypedDict, total=False):
     similarity: Literal["cosine", "inner"]
     start: Literal["svd", "svd-encoder", "ease", "random"]
     merge_below: float
+    assignment_temperature: float | None
+    whole_history: Literal["on", "off"]
+    concept_shares: Literal["on", "off"]
 
 
 class MultDAESettings(Settings):

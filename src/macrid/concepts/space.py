@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from torch import Tensor
 
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
@@ -124,8 +123,14 @@ class Space:
 
     def components(self, histories: sp.csr_array) -> np.ndarray:
         """(users, concepts, dim)"""
-        with torch.no_grad(), on_device(self.model.device):
-            return self.model.network.components(self.model.to_device(histories), self.log_assignment).cpu().numpy()
+        return self.encode(histories)[0]
+
+    def encode(self, histories: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """Components (users, concepts, dim), and the log of each concept's weight (users, concepts)."""
+        with on_device(self.model.device):
+            mean, _, log_weights = self.model.network.encode(self.model.to_device(histories), self.log_assignment)
+        weights = mean.new_zeros(mean.shape[:2]) if log_weights is None else log_weights
+        return mean.cpu().numpy(), weights.cpu().numpy()
 
     def confidence(self, histories: sp.csr_array) -> np.ndarray:
         """(users, concepts)"""

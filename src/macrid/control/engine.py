@@ -141,10 +141,10 @@ class Engine:
         except MacridError as error:
             yield from [error] * len(questions)
             return
-        components = space.components(self.model.matrix([question.history for question in questions]))
-        for question, start in zip(questions, components, strict=True):
+        encoded = space.encode(self.model.matrix([question.history for question in questions]))
+        for question, *start in zip(questions, *encoded, strict=True):
             try:
-                yield self._steer(question, State.of(space, start))
+                yield self._steer(question, State.of(space, *start))
             except Exception as error:  # any error belongs to this question alone
                 yield error
 

@@ -6,7 +6,7 @@ plane of itself and e, and keeps the proportions of everything else:
     z' = v · e + sqrt(1 − v²) · (z − (z·e) e) / |z − (z·e) e|
 
 A concept's share is the part of the total probability that comes from it, Z_k / Z with
-Z_k = sum_i c_ik exp(z_k · h_i / tau); changing it multiplies the concept's terms by a common factor.
+Z_k = w_k sum_i c_ik exp(z_k · h_i / tau). The weight w_k follows from the history; changing the share replaces it.
 """
 
 from __future__ import annotations
@@ -85,11 +85,12 @@ class State:
     components: Tensor
     """(concepts, dim)"""
     weights: Tensor
-    """(concepts,) log of the factor on each concept's terms."""
+    """(concepts,) log of each concept's weight."""
 
     @classmethod
-    def of(cls, space: Space, components: np.ndarray) -> State:
-        return cls(space, torch.from_numpy(components), torch.zeros(len(components)))
+    def of(cls, space: Space, components: np.ndarray, log_weights: np.ndarray) -> State:
+        """A user before moves, as `Space.encode` gives it: (concepts, dim) and (concepts,)."""
+        return cls(space, torch.from_numpy(components), torch.from_numpy(log_weights))
 
     def after(self, moves: Sequence[Move], bounded: bool = True) -> Moved:
         """Apply moves in order; bounded: within the range of real users."""
@@ -148,7 +149,7 @@ class State:
 
     @cached_property
     def log_sums(self) -> Tensor:
-        """log Z_k, with the concept's factor: (concepts,)."""
+        """log Z_k: (concepts,)."""
         return self.terms.logsumexp(dim=1) + self.weights.to(self.terms.device)
 
     def shares(self) -> Tensor:
@@ -163,9 +164,7 @@ class State:
         items = None if concept is None else self.space.members(concept)
         if items is not None:
             terms, may = terms[:, torch.from_numpy(items).to(device)], may[items]
-        if self.weights.any():
-            terms = terms + self.weights.to(device)[:, None]
-        scores = terms.logsumexp(dim=0)
+        scores = (terms + self.weights.to(device)[:, None]).logsumexp(dim=0)
         log_z = (scores if items is None else self.log_sums).logsumexp(dim=0)
         n = min(n, int(may.sum()))
         values, positions = best_of((scores - log_z)[None], n, allowed=torch.from_numpy(may).to(device))

@@ -1,11 +1,17 @@
 """MacridVAE (Ma et al., NeurIPS 2019), equation by equation.
 
-`MacridNetwork` is Algorithm 1 of the paper and nothing else; `MacridVAE` is the recommender around it.
+`MacridNetwork` is Algorithm 1 of the paper with two extensions that can be switched off; `MacridVAE` is the recommender
+around it. In the paper, a component depends on the items of its own concept only, and the decoder does not know how
+much of a history lies in a concept. To use all of a history, training then blurs items over all concepts. The extensions:
+
+    whole history     h_k = f_nn(own history) + W · direction of the sum over the whole history, W the same for all k
+    concept shares    the terms of concept k are multiplied by (share of the history in k)^gamma, gamma learned
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Unpack
@@ -28,11 +34,14 @@ from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
-from macrid.ops.topk import Decoder
+from macrid.ops.topk import Decoder, Mixture
+from macrid.ops.vectors import unit
 from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
 MANY = 20  # concepts that "auto" starts with: the most the paper tries
+STRONGEST = 2.0  # power of a share
+NOISE = 0.3  # length of the random part of an item vector at the start: more makes concepts depend on the seed
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,14 @@ class Loss(NamedTuple):
     total: Tensor
     negative_log_likelihood: Tensor
     kl: Tensor
+
+
+class Encoded(NamedTuple):
+    """A batch of users as the encoder sees them."""
+
+    mean: Tensor  # mu_u, (batch, concepts, dim)
+    b: Tensor  # sigma_u = sigma_0 · exp(−b_u / 2), (batch, concepts, dim)
+    log_weights: Tensor | None  # of the concepts, (batch, concepts); None if all weigh the same
 
 
 class LocalTables(NamedTuple):
@@ -83,10 +100,16 @@ class MacridNetwork(nn.Module):
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
         self.layers = nn.ModuleList(nn.Linear(*pair) for pair in itertools.pairwise(self.widths))  # f_nn
+        self.whole = nn.Parameter(torch.zeros(2 * s.dim, s.dim)) if s.whole_history == "on" else None  # W
+        self.share_power = nn.Parameter(torch.ones(1)) if s.concept_shares == "on" else None  # gamma
 
     @property
     def cosine(self) -> bool:
         return self.settings.similarity == "cosine"
+
+    @property
+    def assignment_temperature(self) -> float:
+        return self.settings.assignment_temperature or self.settings.temperature
 
     @property
     def concepts(self) -> int:
@@ -123,7 +146,7 @@ class MacridNetwork(nn.Module):
     def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
         vectors = self.item_vectors if vectors is None else vectors
-        return encoder.log_assignment(vectors, self.prototypes, self.settings.temperature, self.cosine, gumbel)
+        return encoder.log_assignment(vectors, self.prototypes, self.assignment_temperature, self.cosine, gumbel)
 
     def mode_assignment(self) -> Tensor:
         """log c_i when not training: log of one-hot ("hard") or of the probabilities ("soft"): (items, concepts)."""
@@ -135,15 +158,38 @@ class MacridNetwork(nn.Module):
 
     # Encoder
 
-    def transform(self, hidden: Tensor, noise: Noise) -> Tensor:
-        """f_nn: (batch, concepts, dim) → (batch, concepts, 2 · dim)."""
+    def summed(
+        self,
+        contexts: Tensor,
+        log_assignment: Tensor,
+        histories: Histories,
+        noise: Noise,
+        precision: Precision = "fp32",
+    ) -> tuple[tuple[Tensor, Tensor], Tensor | None]:
+        """The encoder's sums, (batch, concepts, dim) and (batch, concepts), and log weights (batch, concepts).
+
+        A weight is the concept's share of what dropout left of the history, to the power of gamma: never above 1.
+        """
+        if self.share_power is None:
+            return sum_by_concept(contexts, log_assignment, histories, noise.keep, precision), None
+        with_ones = F.pad(contexts, (0, 1), value=1.0)  # one more dimension: sum_i c_ik
+        sums, squares = sum_by_concept(with_ones, log_assignment, histories, noise.keep, precision)
+        log_shares = encoder.log_shares(sums[..., -1])
+        return (sums[..., :-1].contiguous(), squares), self.share_power.clamp(0, STRONGEST) * log_shares
+
+    def transform(self, sums: Tensor, squares: Tensor, noise: Noise) -> Tensor:
+        """f_nn of the encoder's sums, (batch, concepts, dim) and (batch, concepts): (batch, concepts, 2 · dim)."""
+        hidden = encoder.normalise(sums, squares)
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
             hidden = layer(hidden)
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
-        return hidden
+        if self.whole is None:
+            return hidden
+        whole = unit(sums.sum(dim=1))  # (batch, dim), as an item's assignments add up to 1
+        return hidden + (whole @ self.whole.mT)[:, None]
 
     # Decoder
 
@@ -154,11 +200,11 @@ class MacridNetwork(nn.Module):
         """
         s = self.settings
         vectors, contexts, drawn = local or LocalTables(self.item_vectors, self.context_vectors)
-        items, log_assignment = encoder.assign(vectors, self.prototypes, s.temperature, self.cosine, noise.gumbel)
-        sums, squares = sum_by_concept(contexts, log_assignment, histories, noise.keep, self.precision)
-        hidden = self.transform(encoder.normalise(sums, squares), noise)
-        components, kl = encoder.sample(hidden, noise.normal, s.prior_std, self.cosine)
-        nll = -self.likelihood(components, items, log_assignment, histories, drawn) / histories.batch
+        temperature = self.assignment_temperature
+        items, log_assignment = encoder.assign(vectors, self.prototypes, temperature, self.cosine, noise.gumbel)
+        sums, log_weights = self.summed(contexts, log_assignment, histories, noise, self.precision)
+        components, kl = encoder.sample(self.transform(*sums, noise), noise.normal, s.prior_std, self.cosine)
+        nll = -self.likelihood(components, log_weights, items, log_assignment, histories, drawn) / histories.batch
         kl = kl.mean()
         return Loss(nll + beta * kl + self.guidance(vectors, drawn), nll, kl)
 
@@ -167,12 +213,22 @@ class MacridNetwork(nn.Module):
         return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, drawn)
 
     def likelihood(
-        self, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, drawn: Local | None
+        self,
+        components: Tensor,
+        log_weights: Tensor | None,
+        items: Tensor,
+        log_assignment: Tensor,
+        histories: Histories,
+        drawn: Local | None,
     ) -> Tensor:
         """ln p(x_u | z_u, C) over directions, summed over the batch."""
         s = self.settings
-        mixture = components, items, log_assignment, s.temperature
         bound = 1 / s.temperature if self.cosine else None
+        if log_weights is not None:  # one more dimension: [z, tau · log weight] · [h, 1]
+            components = torch.cat([components, s.temperature * log_weights[..., None]], dim=-1)
+            items = F.pad(items, (0, 1), value=1.0)
+            bound = None if bound is None else bound + STRONGEST * math.log(1 / encoder.SMALLEST + self.concepts)
+        mixture = components, items, log_assignment, s.temperature
         if drawn is None:
             return log_likelihood(*mixture, histories, precision=self.precision, bound=bound, scratch=self.scratch)
         return sampled_log_likelihood(*mixture, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
@@ -180,14 +236,9 @@ class MacridNetwork(nn.Module):
     # When not training
 
     @torch.no_grad()
-    def encode(self, histories: Histories, log_assignment: Tensor) -> tuple[Tensor, Tensor]:
-        """mu_u and b_u, with sigma_u = sigma_0 · exp(−b_u / 2): both (batch, concepts, dim)."""
-        sums, squares = sum_by_concept(self.context_vectors, log_assignment, histories)
-        return encoder.posterior(self.transform(encoder.normalise(sums, squares), Noise()))
-
-    def components(self, histories: Histories, log_assignment: Tensor) -> Tensor:
-        """z_u = mu_u: (batch, concepts, dim)."""
-        return self.encode(histories, log_assignment)[0]
+    def encode(self, histories: Histories, log_assignment: Tensor) -> Encoded:
+        sums, log_weights = self.summed(self.context_vectors, log_assignment, histories, Noise())
+        return Encoded(*encoder.posterior(self.transform(*sums, Noise())), log_weights)
 
     @torch.no_grad()
     def concept_of(self) -> Tensor:
@@ -210,6 +261,7 @@ class MacridVAE(NeuralRecommender):
     """
 
     settings_class: ClassVar[Any] = MacridVAESettings
+    training_defaults: ClassVar[dict[str, Any]] = {"balance": 0.3}
     settings: MacridVAESettings
     network: MacridNetwork
     labelled: dict[str, list[Id]] | None = None
@@ -245,7 +297,7 @@ class MacridVAE(NeuralRecommender):
             contexts = items
         with torch.no_grad():
             n.prototypes.copy_(prototypes)
-            n.item_vectors.add_(items)  # half structure, half noise: the best mixture measured
+            n.item_vectors.mul_(NOISE).add_(items)
             if self.settings.start != "svd":
                 n.context_vectors.add_(contexts)
                 *hidden, last = n.layers
@@ -282,10 +334,11 @@ class MacridVAE(NeuralRecommender):
 
     def _decoder_version(self) -> tuple[Any, ...]:
         s = self.settings
-        return self.version(), s.assignment, s.similarity, s.temperature
+        return self.version(), s.assignment, s.similarity, s.temperature, s.assignment_temperature
 
-    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
-        return self.network.components(histories, decoder.log_assignment)
+    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
+        encoded = self.network.encode(histories, decoder.log_assignment)
+        return Mixture(encoded.mean, encoded.log_weights)
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()
@@ -294,9 +347,15 @@ class MacridVAE(NeuralRecommender):
         """The concept of each item, in the order of `items`: (items,). Do not modify it."""
         return self.decoder.likeliest
 
+    def membership(self) -> np.ndarray:
+        """How much each item belongs to each concept, rows that add up to 1: (items, concepts)."""
+        self.check_fitted()
+        with torch.no_grad(), on_device(self.device):
+            return self.network.log_assignment().exp().cpu().numpy()
+
     @torch.no_grad()
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
-        mean, b = self.network.encode(histories, self.decoder.log_assignment)
+        mean, b, _ = self.network.encode(histories, self.decoder.log_assignment)
         return mean, self.settings.prior_std * torch.exp(-0.5 * b)
 
     def confidence(self, histories: sp.csr_array) -> np.ndarray:

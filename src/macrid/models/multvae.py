@@ -25,7 +25,7 @@ from macrid.models.neural import NeuralRecommender
 from macrid.ops.encoder import normalise
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sparse import Histories, sum_by_concept
-from macrid.ops.topk import Decoder
+from macrid.ops.topk import Decoder, Mixture
 from macrid.settings import (
     MultDAEKeywords,
     MultDAESettings,
@@ -137,8 +137,8 @@ class MultVAE(NeuralRecommender):
         self.check_fitted()
         return Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
 
-    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
-        return self.network.decode(self.network.encode(histories, Noise(), precision="fp32")[0])
+    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
+        return Mixture(self.network.decode(self.network.encode(histories, Noise(), precision="fp32")[0]))
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()

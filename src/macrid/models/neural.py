@@ -19,7 +19,7 @@ from macrid.models.base import Encoding, Posterior, Recommender, checked, min_ra
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
 from macrid.ops.sparse import Histories
-from macrid.ops.topk import Decoder, pairs, top
+from macrid.ops.topk import Decoder, Mixture, pairs, top
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class NeuralRecommender(Recommender):
         """Turns components into item scores."""
 
     @abstractmethod
-    def _components(self, histories: Histories, decoder: Decoder) -> Tensor:
-        """What the decoder multiplies item vectors by: (batch, concepts, dim)."""
+    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
+        """What the decoder turns into scores."""
 
     @abstractmethod
     def confidence(self, histories: sp.csr_array) -> np.ndarray:
@@ -139,7 +139,7 @@ class NeuralRecommender(Recommender):
     def scores(self, histories: sp.csr_array) -> Tensor:
         with on_device(self.device):
             decoder = self.decoder
-            return decoder.log_probabilities(self._components(self.to_device(histories), decoder))
+            return decoder.log_probabilities(self._mixture(self.to_device(histories), decoder))
 
     @torch.no_grad()
     def rank(
@@ -152,9 +152,9 @@ class NeuralRecommender(Recommender):
         with on_device(device):
             for start in range(0, histories.shape[0], at_once):
                 users = slice(start, start + at_once)
-                components = self._components(self.to_device(histories[users]), decoder)
+                mixture = self._mixture(self.to_device(histories[users]), decoder)
                 own = None if hidden is None else pairs(hidden[users], device)
-                best = top(decoder, components, n, hidden=own, allowed=chosen)
+                best = top(decoder, mixture, n, hidden=own, allowed=chosen)
                 positions.append(best[0])
                 log_p.append(best[1])
         return torch.cat(positions), torch.cat(log_p)

@@ -3,6 +3,7 @@
     assign       item vectors, prototypes  →  directions of the items, log c_i
     normalise    the encoder's two sums  →  their quotient
     sample       output of f_nn, noise  →  directions of the components, KL divergence
+    log_shares   how much of a history lies in each concept  →  log of its share
 
 The direction of a vector is the vector scaled to unit length (cosine), or the vector itself (inner products).
 """
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from macrid.ops import kernels
 from macrid.ops.vectors import EPSILON, unit
+
+SMALLEST = 0.02  # share added to that of every concept
 
 
 def direction(vectors: Tensor, cosine: bool) -> Tensor:
@@ -49,6 +52,12 @@ def normalise(sums: Tensor, squares: Tensor) -> Tensor:
 
         return Normalise.apply(sums, squares)
     return sums / (squares + EPSILON**2).sqrt()[..., None]
+
+
+def log_shares(mass: Tensor) -> Tensor:
+    """log of (s_k + SMALLEST) / (1 + SMALLEST · concepts), s_k = mass_k / sum of mass: (batch, concepts)."""
+    share = mass / mass.sum(dim=1, keepdim=True).clamp(min=EPSILON)
+    return torch.log((share + SMALLEST) / (1 + SMALLEST * mass.shape[1]))
 
 
 def posterior(hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 The score of an item is log p_ui and its log-probability log p_ui − log Z_u, where
 
-    p_ui = sum_k c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui.
+    p_ui = sum_k w_uk c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui.
 
 Scores are computed in tiles of users × items that fit in cache; the best of each block of tiles are merged with those
 of earlier blocks. No array of scores is larger than the constants below, however many users and items there are.
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +30,15 @@ USERS = 512  # per block, if there are enough: fewer make matrix products slow
 FEW_ROWS = 512  # users × concepts up to which one product for all concepts is faster than one for each
 GROUP = 16  # items first compared by their maximum
 LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
+
+
+class Mixture(NamedTuple):
+    """A batch of users as the decoder sees them."""
+
+    components: Tensor
+    """z: (batch, concepts, dim)"""
+    log_weights: Tensor | None = None
+    """log w: (batch, concepts); 0 if None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,25 +103,27 @@ class Decoder:
         return torch.linalg.vector_norm(self.items, dim=-1).max(), torch.maximum(-likeliest.min(), log_c.max())
 
     @torch.no_grad()
-    def log_probabilities(self, components: Tensor) -> Tensor:
-        """log p(x_ui | z_u, C) of every item, for components (batch, concepts, dim): (batch, items)."""
-        components = components / self.temperature
+    def log_probabilities(self, mixture: Mixture) -> Tensor:
+        """log p(x_ui | z_u, C) of every item: (batch, items)."""
+        components = mixture.components / self.temperature
+        log_w = components.new_zeros(components.shape[:2]) if mixture.log_weights is None else mixture.log_weights
         scores = components.new_empty(len(components), len(self.items))
         if self.is_hard:
             for k in range(components.shape[1]):
                 members = (self.concept_of == k).nonzero()[:, 0]
-                scores[:, members] = components[:, k] @ self.items[members].t()
+                scores[:, members] = components[:, k] @ self.items[members].t() + log_w[:, k, None]
         else:
             for start in range(0, len(self.items), 1024):
                 tile = slice(start, start + 1024)
-                scores[:, tile] = (components @ self.items[tile].t() + self.log_assignment[tile].t()).logsumexp(dim=1)
+                terms = components @ self.items[tile].t() + self.log_assignment[tile].t() + log_w[..., None]
+                scores[:, tile] = terms.logsumexp(dim=1)
         return scores.log_softmax(dim=1)
 
 
 @torch.no_grad()
 def top(
     decoder: Decoder,
-    components: Tensor,
+    mixture: Mixture,
     n: int,
     *,
     hidden: tuple[Tensor, Tensor] | None = None,
@@ -119,32 +131,34 @@ def top(
 ) -> tuple[Tensor, Tensor]:
     """Positions and log-probabilities of the n best items, best first: (batch, n) each.
 
-    components: (batch, concepts, dim).
     hidden: (rows, columns) to exclude. allowed: (items,) True where an item may be chosen. If fewer than n are left,
     others follow with −inf. Z_u always sums over all items. The order of equal scores is unspecified.
     """
+    components, log_weights = mixture
     z = components.div(decoder.temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
-    scorer = _Scorer(decoder, z)
+    log_w = z.new_zeros(z.shape[:2]) if log_weights is None else log_weights.t().contiguous()  # (concepts, batch)
+    scorer = _Scorer(decoder, z, log_w)
     if decoder.order is not None:
         allowed = None if allowed is None else allowed[decoder.order]
         hidden = None if hidden is None else (hidden[0], decoder.place[hidden[1]])
     positions, log_p = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)]
     for first in range(0, len(components), scorer.users):
         of_block = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
-        best = _top(scorer, z[:, first : first + scorer.users], n, of_block, allowed)
+        users = slice(first, first + scorer.users)
+        best = _top(scorer, z[:, users], log_w[:, users], n, of_block, allowed)
         positions.append(best[0])
         log_p.append(best[1])
     return torch.cat(positions), torch.cat(log_p)
 
 
 def _top(
-    scorer: _Scorer, z: Tensor, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
+    scorer: _Scorer, z: Tensor, log_w: Tensor, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """As `top`, for one block of users: z (concepts, users, dim)."""
+    """As `top`, for one block of users: z (concepts, users, dim), log_w (concepts, users)."""
     log_z = z.new_full((z.shape[1],), -torch.inf)
     values, positions = z.new_empty(z.shape[1], 0), z.new_empty(z.shape[1], 0, dtype=torch.long)
     for start in range(0, len(scorer.items), scorer.width):
-        block, log_sum = scorer.block(z, start)  # (users, width), (users,)
+        block, log_sum = scorer.block(z, log_w, start)  # (users, width), (users,)
         stop = start + block.shape[1]
         log_z = torch.logaddexp(log_z, log_sum)
         best, columns = best_of(
@@ -163,12 +177,12 @@ def _top(
 class _Scorer:
     """Scores of blocks of items: log p_ui, or p_ui itself if none can overflow."""
 
-    def __init__(self, decoder: Decoder, z: Tensor) -> None:
+    def __init__(self, decoder: Decoder, z: Tensor, log_w: Tensor) -> None:
         block, tile, items = _limit(BLOCK, z), _limit(TILE, z), decoder.items
         self.order, self.bounds = decoder.order, decoder.bounds
         self.items, self.log_assignment, self.gathered = decoder.tables
         self.fused = self.order is None and kernels.serve(z)
-        self.linear = not self.fused and _is_bounded(z, decoder)
+        self.linear = not self.fused and _is_bounded(z, log_w, decoder)
         self.users = max(1, min(z.shape[1], max(USERS, tile // len(items)), block))
         self.width = min(len(items), block // self.users)
         self.size = max(1, min(self.width, tile // max(self.users, z.shape[2])))
@@ -185,14 +199,14 @@ class _Scorer:
     def log(self, values: Tensor) -> Tensor:
         return values.clamp(min=0).log() if self.linear else values
 
-    def block(self, z: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    def block(self, z: Tensor, log_w: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Scores of the items from `first`, valid until the next call, and the log of the sum of their p_ui."""
         users, last = z.shape[1], min(first + self.width, len(self.items))
         block = self.memory[: users * (last - first)].view(users, -1)
         total = z.new_full((users,), 0.0 if self.linear else -torch.inf)
         for start, stop in self._tiles(first, last):
             tile = block[:, start - first : stop - first]
-            self._score(z, start, stop, tile)
+            self._score(z, log_w, start, stop, tile)
             total = total + tile.sum(dim=1) if self.linear else torch.logaddexp(total, tile.logsumexp(dim=1))
         return block, self.log(total)
 
@@ -200,31 +214,33 @@ class _Scorer:
         edges = {*range(first, last, self.size), last, *(bound for bound in self.bounds if first < bound < last)}
         return pairwise(sorted(edges))
 
-    def _score(self, z: Tensor, start: int, stop: int, out: Tensor) -> None:
+    def _score(self, z: Tensor, log_w: Tensor, start: int, stop: int, out: Tensor) -> None:
         """Write the scores of items start … stop: (users, tile)."""
         which = slice(start, stop) if self.gathered is None else self.gathered[start:stop]
         items, log_c = self.items[which], self.log_assignment[which]
         if self.fused:
             from macrid.ops.topk_triton import mixture_scores
 
-            mixture_scores(z, items, log_c, out)
+            mixture_scores(z, items, log_c, log_w, out)
             return
         if self.assignment is not None:
             terms = self.scratch[: len(z) * out.numel()].view(-1, out.shape[1])  # (concepts × users, tile)
-            torch.mm(z.flatten(0, 1), items.t(), out=terms)
+            torch.addmm(log_w.reshape(-1, 1), z.flatten(0, 1), items.t(), out=terms)
             terms.exp_().view(len(z), *out.shape).mul_(self.assignment[:, None, start:stop])
             torch.sum(terms.view(len(z), *out.shape), dim=0, out=out)
             return
         vectors, scratch = items.t(), self.scratch[: out.numel()].view(out.shape)
         first, *others = range(len(z)) if self.order is None else [bisect_right(self.bounds, start) - 1]
         if self.linear:
-            torch.mm(z[first], vectors, out=out).exp_().mul_(log_c[:, first].exp())
+            torch.addmm(log_w[first, :, None], z[first], vectors, out=out).exp_().mul_(log_c[:, first].exp())
             for k in others:
-                out.addcmul_(torch.mm(z[k], vectors, out=scratch).exp_(), log_c[:, k].exp())
+                terms = torch.addmm(log_w[k, :, None], z[k], vectors, out=scratch)
+                out.addcmul_(terms.exp_(), log_c[:, k].exp())
         else:
-            torch.mm(z[first], vectors, out=out).add_(log_c[:, first])
+            torch.addmm(log_w[first, :, None], z[first], vectors, out=out).add_(log_c[:, first])
             for k in others:
-                torch.logaddexp(out, torch.mm(z[k], vectors, out=scratch).add_(log_c[:, k]), out=out)
+                terms = torch.addmm(log_w[k, :, None], z[k], vectors, out=scratch)
+                torch.logaddexp(out, terms.add_(log_c[:, k]), out=out)
 
 
 def best_of(
@@ -265,12 +281,12 @@ def _within(places: tuple[Tensor, Tensor], axis: int, start: int, stop: int) -> 
     return (rows - start, columns) if axis == 0 else (rows, columns - start)
 
 
-def _is_bounded(z: Tensor, decoder: Decoder) -> bool:
+def _is_bounded(z: Tensor, log_w: Tensor, decoder: Decoder) -> bool:
     """Whether every p_ui is within exp(±LARGEST) for any angle between components and items."""
     if z.shape[1] == 0:
         return True
     longest, log_c = decoder.reach
-    return bool(torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c <= LARGEST)
+    return bool(torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c + log_w.abs().max() <= LARGEST)
 
 
 def _limit(limits: dict[str, int], tensor: Tensor) -> int:

@@ -34,7 +34,7 @@ from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.models.multvae import MultVAE
-from macrid.ops.topk import Decoder, pairs, top
+from macrid.ops.topk import Decoder, Mixture, pairs, top
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -117,22 +117,26 @@ class Controllability:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A model and held-out users: item i scores log sum_k exp(z_k · h_i / tau + c_ik)."""
+    """A model and held-out users: item i scores log sum_k w_k c_ik exp(z_k · h_i / tau)."""
 
     heldout: HeldOut
     components: np.ndarray  # (users, concepts, dim)
+    log_weights: np.ndarray  # (users, concepts)
     decoder: Decoder
     is_unit: bool
 
-    def best(self, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray | None = None) -> np.ndarray:
+    def best(
+        self, users: np.ndarray, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray | None = None
+    ) -> np.ndarray:
         """(users, n) the n best unseen items among `items`, or among all, as positions in them.
 
-        seen: users × these items.
+        components: of these users. seen: users × these items.
         """
         decoder, chosen = self.decoder, slice(None) if items is None else torch.from_numpy(items)
         z = torch.from_numpy(np.ascontiguousarray(components)).to(decoder.items)
         decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
-        return top(decoder, z, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
+        mixture = Mixture(z, torch.from_numpy(self.log_weights[users]).to(z))
+        return top(decoder, mixture, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
 
     def moved(
         self, users: np.ndarray, directions: Sequence[Direction], to: float | None = None, by: float = 0.0
@@ -177,7 +181,7 @@ def measure(
         raise RequestError("no dimension has an attribute; run `macrid axes RUN --by attributes` first")
     columns = space.columns if columns is None else columns
     random = np.random.default_rng(seed)
-    decoded = _Decoded(heldout, space.components(heldout.history), space.decoder, space.is_cosine)
+    decoded = _Decoded(heldout, *space.encode(heldout.history), space.decoder, space.is_cosine)
     other = None if beside is None else _decoded(beside, model, heldout)
     groups = _groups(space, heldout, random)
     controls, controls_beside = [], []
@@ -270,7 +274,7 @@ def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray
     """(users, positions, n) the best of these items at every position of a knob, as positions in `items`."""
     seen = sp.csr_array(decoded.heldout.history[users][:, items])
     positions = (decoded.moved(users, directions, to=part) for part in np.linspace(0, 1, POSITIONS))
-    return np.stack([decoded.best(components, LIST, seen, items) for components in positions], axis=1)
+    return np.stack([decoded.best(users, components, LIST, seen, items) for components in positions], axis=1)
 
 
 def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray) -> tuple[float | None, float]:
@@ -280,7 +284,7 @@ def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray)
     with_target = np.flatnonzero(np.diff(target.indptr) > 0)
     counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
     moved = [decoded.moved(users, directions, by=part) for part in (-0.25, 0.25)]
-    lists = [decoded.best(components, depth, history) for components in (decoded.components[users], *moved)]
+    lists = [decoded.best(users, components, depth, history) for components in (decoded.components[users], *moved)]
     n = min(LIST, depth)
     overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
     if not len(with_target):
@@ -332,7 +336,8 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Deco
         raise RequestError("the two models have different items; train both on the same data")
     network = beside.network
     decoder = Decoder(network.item_vectors.detach(), network.item_bias.detach()[:, None], 1.0)
-    return _Decoded(heldout, beside.posterior(heldout.history).mean, decoder, is_unit=False)
+    components = beside.posterior(heldout.history).mean
+    return _Decoded(heldout, components, np.zeros(components.shape[:2], np.float32), decoder, is_unit=False)
 
 
 def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[np.ndarray]:

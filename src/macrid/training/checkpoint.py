@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from macrid.errors import RunError, first_line
 from macrid.files import lock, write_atomically, writing
-from macrid.settings import REMOVED, MacridVAESettings, TrainingSettings
+from macrid.settings import ADDED, REMOVED, MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 
@@ -121,7 +121,8 @@ def _under(tensors: dict[str, Tensor], prefix: str, device: torch.device | str =
 
 def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
     known = {**MacridVAESettings.model_fields, **TrainingSettings.model_fields}  # some are newer than the checkpoint
-    was = {name: field.default for name, field in known.items() if name in now} | was
+    defaults = {name: field.default for name, field in known.items()} | ADDED
+    was = {name: value for name, value in defaults.items() if name in now} | was
     was = {name: value for name, value in was.items() if (name, value) not in REMOVED.items()}
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
