@@ -2,7 +2,7 @@
 
 `MacridNetwork` is Algorithm 1 of the paper with two extensions that can be switched off; `MacridVAE` is the recommender
 around it. In the paper, a component depends on the items of its own concept only, and the decoder does not know how
-much of a history lies in a concept. To use all of a history, training then blurs items over all concepts. The extensions:
+much of a history lies in a concept. To use all of a history, training then blurs items over all concepts. So:
 
     whole history     h_k = f_nn(own history) + W · direction of the sum over the whole history, W the same for all k
     concept shares    the terms of concept k are multiplied by (share of the history in k)^gamma, gamma learned
