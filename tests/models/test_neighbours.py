@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from macrid.errors import DataError
 from macrid.models import neighbours
-from macrid.models.neighbours import Neighbours, best_predictors, local_weights
+from macrid.models.neighbours import (
+    Neighbours,
+    best_predictors,
+    choose_weight,
+    local_weights,
+    suitable_regularisation,
+)
 from tests.models.test_reference import some_data, steck
 from tests.truth import DEVICE
 
@@ -177,3 +183,57 @@ def test_a_damaged_state_is_refused(fitted, change, named):
     change(state)
     with pytest.raises(ValueError, match=named):
         Neighbours.from_state(state)
+
+
+def planted_ndcg(users: int, gain: float, noise: float = 0.05, best: float = 4.0):
+    """NDCG per user: by weight, the mean rises by `gain` until the best one, and the spread of the gains rises on."""
+    base = np.linspace(0, 0.5, users)
+    direction = np.where(np.arange(users) % 2, 1.0, -1.0)
+
+    def ndcg(weight: float) -> np.ndarray:
+        distance = weight / best
+        return base + gain * distance * (2 - distance) + noise * np.sqrt(distance) * direction
+
+    return ndcg
+
+
+@pytest.mark.parametrize("best", [2.0, 4.0, 12.0])
+def test_the_weight_that_gains_most_is_chosen_among_many_users(best):
+    assert choose_weight(planted_ndcg(20_000, 0.02, best=best)) == (best, None)
+
+
+@pytest.mark.parametrize(("users", "is_chosen"), [(400, True), (40, False)])
+def test_a_gain_below_its_standard_error_means_weight_0(users, is_chosen):
+    """At the best weight 0.01 on average; its standard error is 0.005 for 400 users and 0.016 for 40."""
+    weight, reason = choose_weight(planted_ndcg(users, 0.01, noise=0.1))
+    assert (weight > 0) == is_chosen
+    assert ("40" in str(reason)) == (not is_chosen)
+
+
+@pytest.mark.parametrize(("users", "is_chosen"), [(19, False), (20, True)])
+def test_too_few_users_mean_weight_0(users, is_chosen):
+    weight, reason = choose_weight(planted_ndcg(users, 0.5))
+    assert (weight > 0) == is_chosen
+    assert ("19" in str(reason)) == (not is_chosen)
+
+
+def test_few_users_choose_a_smaller_weight_than_many():
+    """Gains of large weights vary more, so the same mean gain is less sure."""
+    few, many = (choose_weight(planted_ndcg(users, 0.02, noise=0.1)).weight for users in (60, 20_000))
+    assert 0 < few < many
+
+
+def test_noise_is_chosen_no_more_often_than_one_standard_error_allows():
+    random = np.random.default_rng(1)
+
+    def weight_on_noise() -> float:
+        step = random.standard_normal(50)
+        return choose_weight(lambda weight: weight * step).weight
+
+    assert np.mean([weight_on_noise() > 0 for _ in range(500)]) < 0.22  # 16 % of normal numbers are above 1
+
+
+def test_regularisation_grows_with_popularity_but_more_slowly():
+    sparse, dense_ = (sp.csr_array(some_data(0, users, 50).astype(np.float32)) for users in (100, 1600))
+    ratio = suitable_regularisation(dense_) / suitable_regularisation(sparse)
+    assert 3.5 < ratio < 4.5
