@@ -178,7 +178,7 @@ def _precision(items: int, device: torch.device) -> torch.dtype:
 
 def _inverse(matrix: sp.csr_array, regularisation: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """P = (XᵀX + regularisation I)⁻¹ by a Cholesky factorisation in place: (items, items)."""
-    p = _gram(matrix, device).to(dtype)
+    p = gram(matrix, device).to(dtype)
     p.diagonal().add_(regularisation)
     torch.linalg.cholesky(p, out=p)
     return torch.cholesky_inverse(p, out=p)
@@ -186,7 +186,7 @@ def _inverse(matrix: sp.csr_array, regularisation: float, dtype: torch.dtype, de
 
 def _inverse_by_users(matrix: sp.csr_array, regularisation: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The same as (I − WᵀW) / regularisation, W = L⁻¹X, LLᵀ = XXᵀ + regularisation I: faster for few users."""
-    factor = _gram(matrix.T.tocsr(), device).to(dtype)  # (users, users)
+    factor = gram(matrix.T.tocsr(), device).to(dtype)  # (users, users)
     factor.diagonal().add_(regularisation)
     factor = torch.linalg.cholesky(factor)
     x = torch.zeros(matrix.shape, dtype=dtype, device=device)
@@ -198,7 +198,7 @@ def _inverse_by_users(matrix: sp.csr_array, regularisation: float, dtype: torch.
     return p.div_(regularisation)
 
 
-def _gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
+def gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
     """XᵀX in single precision, which holds counts exactly: (columns, columns)."""
     users, items = matrix.shape
     gram = torch.zeros(items, items, device=device)

@@ -1,0 +1,256 @@
+"""Neighbours: the sparse linear part of a score.
+
+A history x adds x B to the scores of all items, where every column of B keeps the few strongest of EASE's weights
+towards its item. Column i of EASE's B is a ridge regression of item i on all others. Where a matrix of all pairs of
+items is too large, each regression uses only the items that predict item i best one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from macrid.errors import DataError
+from macrid.models.devices import memory_left
+from macrid.models.reference import ease_weights, gram
+from macrid.ops.topk import BLOCK, pairs
+
+EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
+REGULARISATION = 20.0  # times the root of the mean popularity
+CANDIDATES = 256  # predictors in each local regression
+TOGETHER = 16  # local regressions solved at once; their candidates overlap
+USERS = 16  # scored at once on a CPU, where their weights fit in cache
+ENTRIES = 1 << 25  # weights added up at once on a GPU
+WEIGHTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # of the linear part, to choose from
+FEWEST_USERS = 20  # to choose a weight on
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """B as CSR: item j adds weights[s] to the score of item targets[s] for s from offsets[j] to offsets[j + 1].
+
+    8 bytes per weight and per offset: with 128 neighbours, 1,032 bytes per item.
+    """
+
+    offsets: Tensor
+    """(items + 1,) int64"""
+    targets: Tensor
+    """(weights,) int32"""
+    weights: Tensor
+    """(weights,) float32"""
+    width: int
+    """Columns of B: all items, or those chosen by `columns`."""
+
+    @classmethod
+    def fit(cls, matrix: sp.csr_array, count: int, device: torch.device, regularisation: float | None = None) -> Self:
+        """The `count` strongest weights towards every item, computed on this device, from users × items.
+
+        regularisation: EASE's; by default chosen from the popularity of the items.
+        """
+        regularisation = suitable_regularisation(matrix) if regularisation is None else regularisation
+        solve = exact_weights if is_exact(matrix.shape[1], device) else local_weights
+        sources, weights = solve(matrix, count, device, regularisation)
+        return cls._from_columns(sources, weights)
+
+    @classmethod
+    def _from_columns(cls, sources: Tensor, weights: Tensor) -> Self:
+        """From the rows and values of the entries of every column: (items, count) each."""
+        items, count = sources.shape
+        targets = torch.arange(items, device=sources.device).repeat_interleave(count)
+        kept = (weights.flatten() != 0).nonzero()[:, 0]
+        sources, order = sources.flatten()[kept].sort(stable=True)
+        kept = kept[order]
+        offsets = torch.searchsorted(sources, torch.arange(items + 1, device=sources.device))
+        return cls(offsets, targets[kept].int(), weights.flatten()[kept].float(), items)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Tensor]) -> Self:
+        """From what `state` returned; a ValueError if these tensors are not the CSR of a square matrix."""
+        kinds = {name: (tensor.dtype, tensor.dim()) for name, tensor in state.items()}
+        expected = {"offsets": (torch.int64, 1), "targets": (torch.int32, 1), "weights": (torch.float32, 1)}
+        if kinds != expected:
+            raise ValueError(f"neighbours have {kinds} instead of {expected}")
+        offsets, targets, weights = state["offsets"], state["targets"], state["weights"]
+        items = len(offsets) - 1
+        if items < 0 or offsets[0] != 0 or offsets[-1] != len(targets) or (offsets.diff() < 0).any():
+            raise ValueError(f"the offsets of neighbours do not rise from 0 to {len(targets)}, the number of targets")
+        if len(targets) != len(weights):
+            raise ValueError(f"neighbours have {len(targets)} targets and {len(weights)} weights")
+        if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < items:
+            raise ValueError(f"neighbours name items from {targets.min()} to {targets.max()}, but there are {items}")
+        if not weights.isfinite().all():
+            raise ValueError("neighbours have weights that are not finite")
+        return cls(offsets, targets, weights, items)
+
+    def state(self) -> dict[str, Tensor]:
+        """All tensors by name, on the CPU."""
+        return {name: getattr(self, name).cpu().contiguous() for name in ("offsets", "targets", "weights")}
+
+    def to(self, device: torch.device) -> Self:
+        return type(self)(self.offsets.to(device), self.targets.to(device), self.weights.to(device), self.width)
+
+    @property
+    def items(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.device
+
+    def columns(self, positions: Tensor) -> Self:
+        """Only the weights towards these items, which are distinct, in this order."""
+        place = torch.full((self.width,), -1, dtype=torch.int32, device=self.device)
+        place[positions] = torch.arange(len(positions), dtype=torch.int32, device=self.device)
+        targets = place[self.targets.long()]
+        kept = (targets >= 0).nonzero()[:, 0]
+        return type(self)(torch.searchsorted(kept, self.offsets), targets[kept], self.weights[kept], len(positions))
+
+    def scores(self, histories: sp.csr_array) -> Tensor:
+        """x B, 0 for an empty history: (users, width)."""
+        if histories.shape[1] != self.items:
+            raise DataError(f"the histories have {histories.shape[1]:,} items, the neighbours {self.items:,}")
+        return self._scores_on_cpu(histories) if self.device.type == "cpu" else self._scores(histories)
+
+    @cached_property
+    def _matrix(self) -> sp.csr_array:
+        arrays = (self.weights.numpy(), self.targets.numpy(), self.offsets.numpy())
+        return sp.csr_array(arrays, shape=(self.items, self.width))
+
+    def _scores_on_cpu(self, histories: sp.csr_array) -> Tensor:
+        scores = torch.empty(histories.shape[0], self.width)
+        for start in range(0, histories.shape[0], USERS):
+            bounds = histories.indptr[start : start + USERS + 1]
+            rows = self._matrix[histories.indices[bounds[0] : bounds[-1]]]
+            # One row per user, in which a column may occur more than once: making it dense adds them up.
+            merged = (rows.data, rows.indices, rows.indptr[bounds - bounds[0]])
+            block = scores[start : start + USERS]
+            sp.csr_array(merged, shape=tuple(block.shape)).toarray(out=block.numpy())
+        return scores
+
+    def _scores(self, histories: sp.csr_array) -> Tensor:
+        users, items = pairs(histories, self.device)
+        if histories.shape[0] > 1 and int(self.offsets.diff()[items].sum()) > ENTRIES:
+            half = histories.shape[0] // 2
+            return torch.cat([self._scores(histories[:half]), self._scores(histories[half:])])
+        number, targets, weights = self._rows(items)
+        scores = self.weights.new_zeros(histories.shape[0], self.width)
+        scores.view(-1).index_add_(0, users[number] * self.width + targets, weights)
+        return scores
+
+    def _rows(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The entries of these rows of B: the place in `items`, the column and the weight of each."""
+        starts = self.offsets[items]
+        counts = self.offsets[items + 1] - starts
+        number = torch.repeat_interleave(counts)
+        entries = torch.arange(len(number), device=self.device) + (starts + counts - counts.cumsum(0))[number]
+        return number, self.targets[entries].long(), self.weights[entries]
+
+    def contributions(self, history: np.ndarray, items: np.ndarray) -> Tensor:
+        """How much each item of a history adds to each of these items, both given by position: (history, items)."""
+        number, targets, weights = self._rows(torch.from_numpy(np.asarray(history, dtype=np.int64)).to(self.device))
+        wanted, place = torch.from_numpy(np.asarray(items, dtype=np.int64)).to(self.device).unique(return_inverse=True)
+        column = torch.searchsorted(wanted, targets).clamp_(max=max(len(wanted) - 1, 0))
+        table = self.weights.new_zeros(len(history), len(wanted))
+        if len(wanted):
+            kept = wanted[column] == targets
+            table[number[kept], column[kept]] = weights[kept]
+        return table[:, place]
+
+
+class Choice(NamedTuple):
+    """The weight of the linear part, and why it is 0 if it is."""
+
+    weight: float
+    reason: str | None = None
+
+
+def choose_weight(ndcg: Callable[[float], np.ndarray]) -> Choice:
+    """The weight that surely gains most on validation users: the mean gain over 0 less its standard error is highest.
+
+    ndcg: each user's NDCG@100 at a weight. Gains are paired by user. With few users only clear gains count, and small
+    weights, whose gains vary less, are preferred, so trying several weights does not pay for luck.
+    """
+    without = ndcg(0.0)
+    users = len(without)
+    if users < FEWEST_USERS:
+        return Choice(0.0, f"{users} validation users have items to predict; choosing a weight takes {FEWEST_USERS}")
+    gains = {weight: ndcg(weight) - without for weight in WEIGHTS}
+    sure = {weight: float(gain.mean() - gain.std(ddof=1) / np.sqrt(users)) for weight, gain in gains.items()}
+    best = max(WEIGHTS, key=sure.__getitem__)
+    if sure[best] <= 0:
+        return Choice(0.0, f"no weight helps {users} validation users by more than a standard error")
+    return Choice(best)
+
+
+def suitable_regularisation(matrix: sp.csr_array) -> float:
+    """A regularisation that suits data this dense: near the best of the neighbours on four data sets."""
+    return REGULARISATION * max(1.0, matrix.nnz / matrix.shape[1]) ** 0.5
+
+
+def is_exact(items: int, device: torch.device) -> bool:
+    """Whether weights for all pairs of items can be computed, in single precision at least."""
+    copies = 3 if device.type == "cuda" else 2
+    return items <= EXACT_ITEMS[device.type] and 4 * copies * items**2 <= memory_left(device)
+
+
+def exact_weights(
+    matrix: sp.csr_array, count: int, device: torch.device, regularisation: float
+) -> tuple[Tensor, Tensor]:
+    """The items with the strongest of EASE's weights towards every item, and the weights: (items, count) each."""
+    b = ease_weights(matrix, device, regularisation)
+    blocks = [strongest(columns.t(), count) for columns in b.split(max(1, BLOCK["cpu"] // len(b)), dim=1)]
+    sources, weights = zip(*blocks, strict=True)
+    return torch.cat(sources), torch.cat(weights)
+
+
+def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The columns and values of the largest entries of every row by absolute value: (rows, count) each."""
+    columns = weights.abs().topk(min(count, weights.shape[1]), dim=1).indices
+    return columns, weights.gather(1, columns)
+
+
+def local_weights(
+    matrix: sp.csr_array, count: int, device: torch.device, regularisation: float
+) -> tuple[Tensor, Tensor]:
+    """As `exact_weights`, from a ridge regression of each item on a few candidates, without all pairs of items."""
+    by_item = matrix.T.tocsr()
+    predictors = best_predictors(matrix, by_item, CANDIDATES, regularisation)
+    sources = torch.empty(len(predictors), min(count, predictors.shape[1]), dtype=torch.long, device=device)
+    weights = torch.empty(sources.shape, device=device)
+    for items in predictors[:, 0].argsort().split(TOGETHER):  # with the best predictor, items share many others
+        pool, places = torch.cat([items[:, None], predictors[items]], dim=1).unique(return_inverse=True)
+        counts = gram(by_item[pool.numpy()].T.tocsr(), torch.device("cpu")).to(device)
+        solution = _ridge(counts, places.to(device), regularisation)
+        chosen, values = strongest(solution, count)
+        items = items.to(device)
+        sources[items], weights[items] = predictors[items.cpu()].to(device).gather(1, chosen), values.float()
+    return sources, weights
+
+
+def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
+    """Weights of regressions on co-occurrence counts, each of its first place on the others: (regressions, others)."""
+    target, others = places[:, :1], places[:, 1:]
+    inner = counts[others[:, :, None], others[:, None, :]].double()
+    inner.diagonal(dim1=1, dim2=2).add_(regularisation)
+    factor = torch.linalg.cholesky(inner)
+    return torch.cholesky_solve(counts[others, target].double()[:, :, None], factor)[:, :, 0]
+
+
+def best_predictors(matrix: sp.csr_array, by_item: sp.csr_array, count: int, regularisation: float) -> Tensor:
+    """For every item the others that explain most of it, each in a ridge regression of its own: (items, count)."""
+    items = matrix.shape[1]
+    scale = torch.from_numpy(1 / np.sqrt(np.diff(by_item.indptr) + regularisation)).float()
+    at_once = max(1, BLOCK["cpu"] // items)
+    best = []
+    for start in range(0, items, at_once):
+        together = torch.from_numpy((by_item[start : start + at_once] @ matrix).toarray()).float().mul_(scale)
+        together.diagonal(start).fill_(-1)
+        best.append(together.topk(min(count, items - 1), dim=1).indices)
+    return torch.cat(best)

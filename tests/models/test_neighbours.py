@@ -1,0 +1,239 @@
+"""Neighbours against EASE in float64, and against regressions solved one by one."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macrid.errors import DataError
+from macrid.models import neighbours
+from macrid.models.neighbours import (
+    Neighbours,
+    best_predictors,
+    choose_weight,
+    local_weights,
+    suitable_regularisation,
+)
+from tests.models.test_reference import some_data, steck
+from tests.truth import DEVICE
+
+PLACE = torch.device(DEVICE)
+
+
+def dense(part: Neighbours) -> np.ndarray:
+    return part.contributions(np.arange(part.items), np.arange(part.width)).cpu().numpy()
+
+
+def strongest_of_columns(b: np.ndarray, count: int) -> np.ndarray:
+    """b with all but the `count` largest entries of each column, by absolute value, set to 0."""
+    kept = np.argsort(-np.abs(b), axis=0, kind="stable")[:count]
+    sparse = np.zeros_like(b)
+    np.put_along_axis(sparse, kept, np.take_along_axis(b, kept, axis=0), axis=0)
+    return sparse
+
+
+def ridge(x: np.ndarray, target: int, predictors: np.ndarray, regularisation: float) -> np.ndarray:
+    """The weights of one regression, by the normal equations."""
+    some = x[:, predictors]
+    return np.linalg.solve(some.T @ some + regularisation * np.eye(len(predictors)), some.T @ x[:, target])
+
+
+@pytest.fixture
+def fitted():
+    return Neighbours.fit(sp.csr_array(some_data(1, 80, 30).astype(np.float32)), 7, PLACE, 20.0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 1000), users=st.integers(1, 60), items=st.integers(1, 40), count=st.integers(1, 50),
+    density=st.sampled_from([0.05, 0.4]),
+)  # fmt: skip
+def test_every_item_keeps_the_strongest_of_ease_weights(seed, users, items, count, density):
+    x = some_data(seed, users, items, density)
+    part = Neighbours.fit(sp.csr_array(x.astype(np.float32)), count, PLACE, 10.0)
+    truth = steck(x, 10.0)
+    found = dense(part)
+    assert ((found != 0).sum(axis=0) <= count).all()
+    np.testing.assert_allclose(found[found != 0], truth[found != 0], atol=1e-6)
+    kept = strongest_of_columns(truth, count)
+    np.testing.assert_allclose(np.sort(np.abs(found), axis=0), np.sort(np.abs(kept), axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 1 << 24], ids=["one column at a time", "all columns at once"])
+def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, block):
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", block)
+    x = some_data(2, 90, 25)
+    part = Neighbours.fit(sp.csr_array(x.astype(np.float32)), 6, PLACE, 15.0)
+    np.testing.assert_allclose(dense(part), strongest_of_columns(steck(x, 15.0), 6), atol=1e-6)
+
+
+@pytest.mark.parametrize("together", [1, 5, 64])
+def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, together):
+    monkeypatch.setattr(neighbours, "TOGETHER", together)
+    monkeypatch.setattr(neighbours, "CANDIDATES", 10)
+    x = some_data(3, 120, 40)
+    matrix = sp.csr_array(x.astype(np.float32))
+    sources, weights = (part.cpu().numpy() for part in local_weights(matrix, 4, PLACE, 9.0))
+    predictors = best_predictors(matrix, matrix.T.tocsr(), 10, 9.0).numpy()
+    for item in range(40):
+        solution = dict(zip(predictors[item], ridge(x, item, predictors[item], 9.0), strict=True))
+        expected = sorted(solution, key=lambda other: -abs(solution[other]))[:4]
+        assert sources[item].tolist() == expected
+        np.testing.assert_allclose(weights[item], [solution[other] for other in expected], atol=1e-6)
+
+
+def test_local_weights_with_all_items_as_candidates_are_those_of_ease():
+    x = some_data(4, 70, 30)
+    part = Neighbours._from_columns(*local_weights(sp.csr_array(x.astype(np.float32)), 29, PLACE, 12.0))
+    np.testing.assert_allclose(dense(part), steck(x, 12.0), atol=1e-6)
+
+
+def test_the_best_predictors_reduce_the_ridge_objective_most_one_by_one():
+    x = some_data(5, 100, 20)
+    matrix = sp.csr_array(x.astype(np.float32))
+    best = best_predictors(matrix, matrix.T.tocsr(), 5, 8.0).numpy()
+    for item in range(20):
+        gain = (x.T @ x[:, item]) ** 2 / (x.sum(axis=0) + 8.0)  # |y|² − min |y − x b|² + 8 b²
+        gain[item] = -1
+        np.testing.assert_allclose(gain[best[item]], np.sort(gain)[::-1][:5])
+
+
+@pytest.mark.parametrize(
+    ("items_at_most", "bytes_left", "name"),
+    [(30, 12 * 30**2, "exact_weights"), (29, 12 * 30**2, "local_weights"), (30, 4 * 30**2, "local_weights")],
+)
+def test_catalogues_too_large_for_all_pairs_get_local_weights(monkeypatch, items_at_most, bytes_left, name):
+    monkeypatch.setitem(neighbours.EXACT_ITEMS, PLACE.type, items_at_most)
+    monkeypatch.setattr(neighbours, "memory_left", lambda device: bytes_left)
+    monkeypatch.setattr(neighbours, "CANDIDATES", 8)
+    x = sp.csr_array(some_data(6, 60, 30).astype(np.float32))
+    expected = Neighbours._from_columns(*getattr(neighbours, name)(x, 3, PLACE, 10.0))
+    np.testing.assert_array_equal(dense(Neighbours.fit(x, 3, PLACE, 10.0)), dense(expected))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), users=st.integers(0, 40), items=st.integers(1, 30), density=st.floats(0, 1))
+def test_scores_equal_the_dense_product(seed, users, items, density):
+    part = Neighbours.fit(sp.csr_array(some_data(seed, 50, items).astype(np.float32)), 5, PLACE)
+    x = (np.random.default_rng(seed).random((users, items)) < density).astype(np.float32)
+    for scores in (part.scores, part._scores):
+        np.testing.assert_allclose(scores(sp.csr_array(x)).cpu().numpy(), x @ dense(part), atol=1e-5)
+
+
+def test_scores_do_not_depend_on_how_many_are_added_up_at_once(monkeypatch, fitted):
+    histories = sp.csr_array(some_data(8, 21, 30).astype(np.float32))
+    whole = fitted._scores(histories)
+    monkeypatch.setattr(neighbours, "ENTRIES", 10)
+    torch.testing.assert_close(fitted._scores(histories), whole)
+
+
+def test_columns_are_the_weights_towards_some_items_in_order(fitted):
+    positions = torch.tensor([4, 29, 0, 11], device=PLACE)
+    some = fitted.columns(positions)
+    np.testing.assert_array_equal(dense(some), dense(fitted)[:, positions.cpu()])
+    histories = sp.csr_array(some_data(9, 6, 30).astype(np.float32))
+    torch.testing.assert_close(some.scores(histories), fitted.scores(histories)[:, positions])
+
+
+def test_contributions_add_up_to_scores(fitted):
+    history, items = np.array([3, 17, 5]), np.array([8, 2, 8, 29])
+    x = np.zeros((1, 30), dtype=np.float32)
+    x[0, history] = 1
+    parts = fitted.contributions(history, items)
+    assert parts.shape == (3, 4)
+    torch.testing.assert_close(parts.sum(dim=0), fitted.scores(sp.csr_array(x))[0, items])
+    assert fitted.contributions(np.zeros(0), items).shape == (0, 4)
+    assert fitted.contributions(history, np.zeros(0)).shape == (3, 0)
+
+
+def test_histories_over_other_items_are_refused(fitted):
+    with pytest.raises(DataError, match="31"):
+        fitted.scores(sp.csr_array((2, 31), dtype=np.float32))
+
+
+def test_a_state_restores_the_same_weights(fitted):
+    state = fitted.state()
+    assert all(tensor.device.type == "cpu" for tensor in state.values())
+    again = Neighbours.from_state(state).to(PLACE)
+    assert (again.items, again.width) == (30, 30)
+    np.testing.assert_array_equal(dense(again), dense(fitted))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda s: s.pop("weights"), "weights"),
+        (lambda s: s.update(more=s["weights"]), "more"),
+        (lambda s: s.update(targets=s["targets"].long()), "int64"),
+        (lambda s: s.update(weights=s["weights"][:, None]), "2"),
+        (lambda s: s.update(weights=s["weights"][1:]), "weights"),
+        (lambda s: s.update(offsets=s["offsets"][:0]), "offsets"),
+        (lambda s: s.update(offsets=s["offsets"] + 1), "offsets"),
+        (lambda s: s.update(offsets=s["offsets"][:-1]), "offsets"),
+        (lambda s: s["offsets"].__setitem__(3, 10**6), "offsets"),
+        (lambda s: s["targets"].__setitem__(5, 30), "30"),
+        (lambda s: s["targets"].__setitem__(5, -1), "-1"),
+        (lambda s: s["weights"].__setitem__(5, torch.nan), "finite"),
+    ],
+)
+def test_a_damaged_state_is_refused(fitted, change, named):
+    state = {name: tensor.clone() for name, tensor in fitted.state().items()}
+    change(state)
+    with pytest.raises(ValueError, match=named):
+        Neighbours.from_state(state)
+
+
+def planted_ndcg(users: int, gain: float, noise: float = 0.05, best: float = 4.0):
+    """NDCG per user: by weight, the mean rises by `gain` until the best one, and the spread of the gains rises on."""
+    base = np.linspace(0, 0.5, users)
+    direction = np.where(np.arange(users) % 2, 1.0, -1.0)
+
+    def ndcg(weight: float) -> np.ndarray:
+        distance = weight / best
+        return base + gain * distance * (2 - distance) + noise * np.sqrt(distance) * direction
+
+    return ndcg
+
+
+@pytest.mark.parametrize("best", [2.0, 4.0, 12.0])
+def test_the_weight_that_gains_most_is_chosen_among_many_users(best):
+    assert choose_weight(planted_ndcg(20_000, 0.02, best=best)) == (best, None)
+
+
+@pytest.mark.parametrize(("users", "is_chosen"), [(400, True), (40, False)])
+def test_a_gain_below_its_standard_error_means_weight_0(users, is_chosen):
+    """At the best weight 0.01 on average; its standard error is 0.005 for 400 users and 0.016 for 40."""
+    weight, reason = choose_weight(planted_ndcg(users, 0.01, noise=0.1))
+    assert (weight > 0) == is_chosen
+    assert ("40" in str(reason)) == (not is_chosen)
+
+
+@pytest.mark.parametrize(("users", "is_chosen"), [(19, False), (20, True)])
+def test_too_few_users_mean_weight_0(users, is_chosen):
+    weight, reason = choose_weight(planted_ndcg(users, 0.5))
+    assert (weight > 0) == is_chosen
+    assert ("19" in str(reason)) == (not is_chosen)
+
+
+def test_few_users_choose_a_smaller_weight_than_many():
+    """Gains of large weights vary more, so the same mean gain is less sure."""
+    few, many = (choose_weight(planted_ndcg(users, 0.02, noise=0.1)).weight for users in (60, 20_000))
+    assert 0 < few < many
+
+
+def test_noise_is_chosen_no_more_often_than_one_standard_error_allows():
+    random = np.random.default_rng(1)
+
+    def weight_on_noise() -> float:
+        step = random.standard_normal(50)
+        return choose_weight(lambda weight: weight * step).weight
+
+    assert np.mean([weight_on_noise() > 0 for _ in range(500)]) < 0.22  # 16 % of normal numbers are above 1
+
+
+def test_regularisation_grows_with_popularity_but_more_slowly():
+    sparse, dense_ = (sp.csr_array(some_data(0, users, 50).astype(np.float32)) for users in (100, 1600))
+    ratio = suitable_regularisation(dense_) / suitable_regularisation(sparse)
+    assert 3.5 < ratio < 4.5
