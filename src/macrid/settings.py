@@ -13,7 +13,7 @@ from macrid.errors import SettingsError
 
 REMOVED = {"total_correlation": 0.0}
 """Settings that runs and checkpoints of earlier versions may have, with the values that changed nothing."""
-ADDED = {"assignment_temperature": None, "whole_history": "off", "concept_shares": "off"}
+ADDED = {"assignment_temperature": None, "whole_history": "off", "concept_shares": "off", "neighbours": 0}
 """Settings that runs and checkpoints of earlier versions lack, with the values that change nothing."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,6 +101,9 @@ class MacridVAESettings(Settings):
     """Whether a component also sees the whole history; off: only the items of its own concept, as in the paper."""
     concept_shares: Literal["on", "off"] = "on"
     """Whether concepts are weighted by their shares of the history, to a learned power; off: as in the paper."""
+    neighbours: Common[int] = Field(128, ge=0, le=4096)
+    """Other items whose presence in a history adds to an item's score, the strongest of EASE's weights; how much they
+    add is chosen on validation users. 0: none, as in the paper."""
 
 
 class MacridVAEKeywords(TypedDict, total=False):
@@ -121,6 +124,7 @@ class MacridVAEKeywords(TypedDict, total=False):
     assignment_temperature: float | None
     whole_history: Literal["on", "off"]
     concept_shares: Literal["on", "off"]
+    neighbours: int
 
 
 class MultDAESettings(Settings):

@@ -141,10 +141,10 @@ class Engine:
         except MacridError as error:
             yield from [error] * len(questions)
             return
-        encoded = space.encode(self.model.matrix([question.history for question in questions]))
-        for question, *start in zip(questions, *encoded, strict=True):
+        states = State.all_of(space, self.model.matrix([question.history for question in questions]))
+        for question, start in zip(questions, states, strict=True):
             try:
-                yield self._steer(question, State.of(space, *start))
+                yield self._steer(question, start)
             except Exception as error:  # any error belongs to this question alone
                 yield error
 

@@ -7,16 +7,20 @@ plane of itself and e, and keeps the proportions of everything else:
 
 A concept's share is the part of the total probability that comes from it, Z_k / Z with
 Z_k = w_k sum_i c_ik exp(z_k · h_i / tau). The weight w_k follows from the history; changing the share replaces it.
+
+The linear part of a score (`macrid.models.neighbours`) knows the history only, so it would hold a moved list back. It
+fades with the overlap of the probabilities p before and p' after the moves: l' = l · (sum_i min(p_i, p'_i))^FADING.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -26,6 +30,7 @@ from macrid.control.moves import Move
 from macrid.errors import RequestError
 from macrid.ops.topk import best_of
 
+FADING = 2.0  # power of the overlap
 FURTHEST = 1 - 1e-6  # largest coordinate of a unit vector: at 1 the others would be lost
 
 
@@ -86,11 +91,18 @@ class State:
     """(concepts, dim)"""
     weights: Tensor
     """(concepts,) log of each concept's weight."""
+    linear: Tensor | None = None
+    """(items,) the part of the scores that is linear in the history, on the model's device."""
+    unmoved: State | None = None
+    """The user before all moves; None if there were none."""
 
     @classmethod
-    def of(cls, space: Space, components: np.ndarray, log_weights: np.ndarray) -> State:
-        """A user before moves, as `Space.encode` gives it: (concepts, dim) and (concepts,)."""
-        return cls(space, torch.from_numpy(components), torch.from_numpy(log_weights))
+    def all_of(cls, space: Space, histories: sp.csr_array) -> Iterator[State]:
+        """A user for each history, before moves."""
+        neighbours = space.model.neighbours
+        linear = [None] * histories.shape[0] if neighbours is None else neighbours.scores(histories)
+        for components, log_weights, part in zip(*space.encode(histories), linear, strict=True):
+            yield cls(space, torch.from_numpy(components), torch.from_numpy(log_weights), part)
 
     def after(self, moves: Sequence[Move], bounded: bool = True) -> Moved:
         """Apply moves in order; bounded: within the range of real users."""
@@ -124,7 +136,8 @@ class State:
             components[direction.concept] = torch.from_numpy(placed(z, direction.vector, value, self.space.is_cosine))
             usual = direction.low, direction.high, direction.name
             effects.append(Effect(direction.concept, direction.dimension, before, value, *usual))
-        return replace(self, components=components), effects, _range_warning(beyond, bounded) if beyond else None
+        moved = replace(self, components=components, unmoved=self.unmoved or self)
+        return moved, effects, _range_warning(beyond, bounded) if beyond else None
 
     def _with_share(self, concept: int, share: float) -> tuple[State, Effect]:
         """Give a concept this share of the probability; the others keep their proportions."""
@@ -136,7 +149,7 @@ class State:
         share = min(max(share, 1e-6), 1 - 1e-6)  # keep every item: a list may be longer than a concept
         weights = self.weights.clone()
         weights[concept] += float(np.log(share / (1 - share)) + others - log_z[concept])
-        moved = replace(self, weights=weights)
+        moved = replace(self, weights=weights, unmoved=self.unmoved or self)
         moved.__dict__["terms"] = self.terms  # weights do not change them
         return moved, Effect(concept, None, float(self.shares()[concept]), float(moved.shares()[concept]), 0.0, 1.0)
 
@@ -160,16 +173,32 @@ class State:
         """The n best items, of all or of one concept; fewer if fewer are left."""
         may = np.ones(len(self.space.items), dtype=bool) if allowed is None else allowed.copy()
         may[hidden] = False
-        terms, device = self.terms, self.terms.device
+        scores, device = self.scores, self.scores.device
         items = None if concept is None else self.space.members(concept)
         if items is not None:
-            terms, may = terms[:, torch.from_numpy(items).to(device)], may[items]
-        scores = (terms + self.weights.to(device)[:, None]).logsumexp(dim=0)
-        log_z = (scores if items is None else self.log_sums).logsumexp(dim=0)
+            scores, may = scores[torch.from_numpy(items).to(device)], may[items]
         n = min(n, int(may.sum()))
-        values, positions = best_of((scores - log_z)[None], n, allowed=torch.from_numpy(may).to(device))
+        values, positions = best_of(scores.clone()[None], n, allowed=torch.from_numpy(may).to(device))
         chosen = positions[0].cpu().numpy()
         return Ranking(chosen if items is None else items[chosen], values[0].cpu().numpy())
+
+    @cached_property
+    def log_p(self) -> Tensor:
+        """log-probabilities without the linear part: (items,)."""
+        return (self.terms + self.weights.to(self.terms.device)[:, None]).logsumexp(dim=0).log_softmax(dim=0)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """log-probabilities: (items,)."""
+        if self.linear is None:
+            return self.log_p
+        factor = 1.0 if self.unmoved is None else faded(self.log_p, self.unmoved.log_p)
+        return (self.log_p + factor * self.linear).log_softmax(dim=0)
+
+
+def faded(log_p: Tensor, before: Tensor) -> Tensor:
+    """The factor on the linear part after moves, given log-probabilities after and before them (…, items): (…)."""
+    return torch.minimum(log_p, before).exp().sum(dim=-1).clamp(max=1) ** FADING
 
 
 def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:

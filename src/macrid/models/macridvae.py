@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Unpack
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,7 @@ from macrid.data.labels import Labels
 from macrid.errors import SettingsError
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import draw_dropout, draw_mask, initialise
+from macrid.models.neighbours import Neighbours
 from macrid.models.neural import NeuralRecommender
 from macrid.models.start import ease_start, svd_start
 from macrid.ops import encoder
@@ -41,6 +42,7 @@ from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettin
 SAMPLE = 1000  # users whose histories a model keeps after training
 MANY = 20  # concepts that "auto" starts with: the most the paper tries
 STRONGEST = 2.0  # power of a share
+NEIGHBOURS = "neighbours."  # before the names of their tensors
 NOISE = 0.3  # length of the random part of an item vector at the start: more makes concepts depend on the seed
 
 
@@ -270,6 +272,8 @@ class MacridVAE(NeuralRecommender):
     """Histories of some users, whose range limits moves when steering."""
     meaning: Any = None
     """Axes and names, a `macrid.concepts.meaning.Meaning`."""
+    neighbours_note: str | None = None
+    """Why there is no linear part, if it was asked for."""
 
     @takes(MacridVAESettings)
     def __init__(self, **settings: Unpack[MacridVAEKeywords]) -> None:
@@ -277,7 +281,7 @@ class MacridVAE(NeuralRecommender):
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         super().prepare(data, training)
-        self.labelled = self.meaning = None
+        self.labelled = self.meaning = self.neighbours = self.neighbours_note = None
         users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
         self.sample = data.matrix[np.sort(users)]
 
@@ -336,9 +340,26 @@ class MacridVAE(NeuralRecommender):
         s = self.settings
         return self.version(), s.assignment, s.similarity, s.temperature, s.assignment_temperature
 
-    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
-        encoded = self.network.encode(histories, decoder.log_assignment)
-        return Mixture(encoded.mean, encoded.log_weights)
+    def _mixture(self, histories: sp.csr_array, decoder: Decoder) -> Mixture:
+        encoded = self.network.encode(self.to_device(histories), decoder.log_assignment)
+        linear = None if self.neighbours is None else self.neighbours.scores(histories)
+        return Mixture(encoded.mean, encoded.log_weights, linear)
+
+    def to(self, device: str) -> Self:
+        super().to(device)
+        self.neighbours = None if self.neighbours is None else self.neighbours.to(self.device)
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        linear = {} if self.neighbours is None else self.neighbours.state()
+        return super().state() | {f"{NEIGHBOURS}{name}": tensor for name, tensor in linear.items()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        linear = {name.removeprefix(NEIGHBOURS): value for name, value in state.items() if name.startswith(NEIGHBOURS)}
+        super().load_state({name: value for name, value in state.items() if not name.startswith(NEIGHBOURS)})
+        self.neighbours = Neighbours.from_state(linear) if linear else None
+        if self.neighbours is not None and self.neighbours.items != len(self.items):
+            raise ValueError(f"neighbours of {self.neighbours.items:,} items instead of {len(self.items):,}")
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()

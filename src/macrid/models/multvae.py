@@ -137,8 +137,9 @@ class MultVAE(NeuralRecommender):
         self.check_fitted()
         return Decoder(self.network.item_vectors.detach(), self.network.item_bias.detach()[:, None])
 
-    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
-        return Mixture(self.network.decode(self.network.encode(histories, Noise(), precision="fp32")[0]))
+    def _mixture(self, histories: sp.csr_array, decoder: Decoder) -> Mixture:
+        mean, _ = self.network.encode(self.to_device(histories), Noise(), precision="fp32")
+        return Mixture(self.network.decode(mean))
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()

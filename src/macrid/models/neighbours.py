@@ -8,7 +8,7 @@ items is too large, each regression uses only the items that predict item i best
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -95,6 +95,10 @@ class Neighbours:
 
     def to(self, device: torch.device) -> Self:
         return type(self)(self.offsets.to(device), self.targets.to(device), self.weights.to(device), self.width)
+
+    def times(self, factor: float) -> Self:
+        """With every weight multiplied."""
+        return replace(self, weights=self.weights * factor)
 
     @property
     def items(self) -> int:

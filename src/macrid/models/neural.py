@@ -18,8 +18,9 @@ from macrid.errors import SettingsError
 from macrid.models.base import Encoding, Posterior, Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
+from macrid.models.neighbours import Neighbours
 from macrid.ops.sparse import Histories
-from macrid.ops.topk import Decoder, Mixture, pairs, top
+from macrid.ops.topk import BLOCK, Decoder, Mixture, pairs, top
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class NeuralRecommender(Recommender):
     kept_decoder: tuple[tuple[Any, ...], Decoder] | None = None
     """With the version of the weights it was computed from."""
     is_training: bool = False
+    neighbours: Neighbours | None = None
+    """The linear part of the scores, if any."""
 
     @abstractmethod
     def _build(self, items: int) -> nn.Module:
@@ -58,7 +61,7 @@ class NeuralRecommender(Recommender):
         """Turns components into item scores."""
 
     @abstractmethod
-    def _mixture(self, histories: Histories, decoder: Decoder) -> Mixture:
+    def _mixture(self, histories: sp.csr_array, decoder: Decoder) -> Mixture:
         """What the decoder turns into scores."""
 
     @abstractmethod
@@ -139,7 +142,7 @@ class NeuralRecommender(Recommender):
     def scores(self, histories: sp.csr_array) -> Tensor:
         with on_device(self.device):
             decoder = self.decoder
-            return decoder.log_probabilities(self._mixture(self.to_device(histories), decoder))
+            return decoder.log_probabilities(self._mixture(histories, decoder))
 
     @torch.no_grad()
     def rank(
@@ -147,12 +150,14 @@ class NeuralRecommender(Recommender):
     ) -> tuple[Tensor, Tensor]:
         decoder, device = self.decoder, self.device
         chosen = None if allowed is None else torch.from_numpy(allowed).to(device)
-        at_once = max(1, ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1]))
+        at_once = ENCODED // (decoder.log_assignment.shape[1] * decoder.items.shape[1])
+        if self.neighbours is not None:  # they give a number for every user and item
+            at_once = min(at_once, BLOCK[device.type] // len(self.items))
         positions, log_p = [torch.empty(0, n, dtype=torch.long, device=device)], [decoder.items.new_empty(0, n)]
         with on_device(device):
-            for start in range(0, histories.shape[0], at_once):
-                users = slice(start, start + at_once)
-                mixture = self._mixture(self.to_device(histories[users]), decoder)
+            for start in range(0, histories.shape[0], max(1, at_once)):
+                users = slice(start, start + max(1, at_once))
+                mixture = self._mixture(histories[users], decoder)
                 own = None if hidden is None else pairs(hidden[users], device)
                 best = top(decoder, mixture, n, hidden=own, allowed=chosen)
                 positions.append(best[0])

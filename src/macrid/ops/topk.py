@@ -2,7 +2,9 @@
 
 The score of an item is log p_ui and its log-probability log p_ui − log Z_u, where
 
-    p_ui = sum_k w_uk c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui.
+    p_ui = exp(l_ui) sum_k w_uk c_ik exp(z_uk · h_i / tau),        Z_u = sum_i p_ui,
+
+w_uk is a weight of the concept and l_ui is linear in the history (`macrid.models.neighbours`).
 
 Scores are computed in tiles of users × items that fit in cache; the best of each block of tiles are merged with those
 of earlier blocks. No array of scores is larger than the constants below, however many users and items there are.
@@ -29,7 +31,7 @@ TILE = {"cpu": 1 << 19, "cuda": 1 << 25}  # scores computed at once
 USERS = 512  # per block, if there are enough: fewer make matrix products slow
 FEW_ROWS = 512  # users × concepts up to which one product for all concepts is faster than one for each
 GROUP = 16  # items first compared by their maximum
-LARGEST = 40.0  # exp(±40), and the sum of a billion of them, are ordinary numbers in single precision
+LARGEST = 60.0  # exp(±60), and the sum of a billion of them, are ordinary numbers in single precision
 
 
 class Mixture(NamedTuple):
@@ -39,6 +41,8 @@ class Mixture(NamedTuple):
     """z: (batch, concepts, dim)"""
     log_weights: Tensor | None = None
     """log w: (batch, concepts); 0 if None."""
+    linear: Tensor | None = None
+    """l: (batch, items); 0 if None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,8 @@ class Decoder:
                 tile = slice(start, start + 1024)
                 terms = components @ self.items[tile].t() + self.log_assignment[tile].t() + log_w[..., None]
                 scores[:, tile] = terms.logsumexp(dim=1)
+        if mixture.linear is not None:
+            scores += mixture.linear
         return scores.log_softmax(dim=1)
 
 
@@ -134,31 +140,42 @@ def top(
     hidden: (rows, columns) to exclude. allowed: (items,) True where an item may be chosen. If fewer than n are left,
     others follow with −inf. Z_u always sums over all items. The order of equal scores is unspecified.
     """
-    components, log_weights = mixture
+    components, log_weights, linear = mixture
     z = components.div(decoder.temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
     log_w = z.new_zeros(z.shape[:2]) if log_weights is None else log_weights.t().contiguous()  # (concepts, batch)
-    scorer = _Scorer(decoder, z, log_w)
+    scorer = _Scorer(decoder, z, log_w, linear)
     if decoder.order is not None:
+        linear = None if linear is None else linear[:, decoder.order]
         allowed = None if allowed is None else allowed[decoder.order]
         hidden = None if hidden is None else (hidden[0], decoder.place[hidden[1]])
     positions, log_p = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)]
     for first in range(0, len(components), scorer.users):
         of_block = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
         users = slice(first, first + scorer.users)
-        best = _top(scorer, z[:, users], log_w[:, users], n, of_block, allowed)
+        of_users = _Users(z[:, users], log_w[:, users], None if linear is None else linear[users])
+        best = _top(scorer, of_users, n, of_block, allowed)
         positions.append(best[0])
         log_p.append(best[1])
     return torch.cat(positions), torch.cat(log_p)
 
 
+class _Users(NamedTuple):
+    """A block of users."""
+
+    z: Tensor  # over the temperature, (concepts, users, dim)
+    log_w: Tensor  # (concepts, users)
+    linear: Tensor | None  # (users, items)
+
+
 def _top(
-    scorer: _Scorer, z: Tensor, log_w: Tensor, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
+    scorer: _Scorer, users: _Users, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """As `top`, for one block of users: z (concepts, users, dim), log_w (concepts, users)."""
+    """As `top`, for one block of users."""
+    z = users.z
     log_z = z.new_full((z.shape[1],), -torch.inf)
     values, positions = z.new_empty(z.shape[1], 0), z.new_empty(z.shape[1], 0, dtype=torch.long)
     for start in range(0, len(scorer.items), scorer.width):
-        block, log_sum = scorer.block(z, log_w, start)  # (users, width), (users,)
+        block, log_sum = scorer.block(users, start)  # (users, width), (users,)
         stop = start + block.shape[1]
         log_z = torch.logaddexp(log_z, log_sum)
         best, columns = best_of(
@@ -177,19 +194,19 @@ def _top(
 class _Scorer:
     """Scores of blocks of items: log p_ui, or p_ui itself if none can overflow."""
 
-    def __init__(self, decoder: Decoder, z: Tensor, log_w: Tensor) -> None:
+    def __init__(self, decoder: Decoder, z: Tensor, log_w: Tensor, linear: Tensor | None) -> None:
         block, tile, items = _limit(BLOCK, z), _limit(TILE, z), decoder.items
         self.order, self.bounds = decoder.order, decoder.bounds
         self.items, self.log_assignment, self.gathered = decoder.tables
         self.fused = self.order is None and kernels.serve(z)
-        self.linear = not self.fused and _is_bounded(z, log_w, decoder)
+        self.exponential = not self.fused and _is_bounded(z, log_w, linear, decoder)
         self.users = max(1, min(z.shape[1], max(USERS, tile // len(items)), block))
         self.width = min(len(items), block // self.users)
         self.size = max(1, min(self.width, tile // max(self.users, z.shape[2])))
         self.memory = z.new_empty(self.users * self.width)
         rows = 0 if self.fused else self.users
         self.assignment = None  # (concepts, items) if all concepts are taken at once
-        if self.linear and self.order is None and len(z) * self.users <= FEW_ROWS:
+        if self.exponential and self.order is None and len(z) * self.users <= FEW_ROWS:
             self.assignment = decoder.assignment
         if self.assignment is not None:
             rows = len(z) * self.users
@@ -197,17 +214,22 @@ class _Scorer:
         self.scratch = z.new_empty(rows * self.size)
 
     def log(self, values: Tensor) -> Tensor:
-        return values.clamp(min=0).log() if self.linear else values
+        return values.clamp(min=0).log() if self.exponential else values
 
-    def block(self, z: Tensor, log_w: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    def block(self, users: _Users, first: int) -> tuple[Tensor, Tensor]:
         """Scores of the items from `first`, valid until the next call, and the log of the sum of their p_ui."""
-        users, last = z.shape[1], min(first + self.width, len(self.items))
-        block = self.memory[: users * (last - first)].view(users, -1)
-        total = z.new_full((users,), 0.0 if self.linear else -torch.inf)
+        z, log_w, linear = users
+        count, last = z.shape[1], min(first + self.width, len(self.items))
+        block = self.memory[: count * (last - first)].view(count, -1)
+        total = z.new_full((count,), 0.0 if self.exponential else -torch.inf)
         for start, stop in self._tiles(first, last):
             tile = block[:, start - first : stop - first]
             self._score(z, log_w, start, stop, tile)
-            total = total + tile.sum(dim=1) if self.linear else torch.logaddexp(total, tile.logsumexp(dim=1))
+            if linear is not None and self.exponential:
+                tile *= linear[:, start:stop].exp()
+            elif linear is not None:
+                tile += linear[:, start:stop]
+            total = total + tile.sum(dim=1) if self.exponential else torch.logaddexp(total, tile.logsumexp(dim=1))
         return block, self.log(total)
 
     def _tiles(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -231,7 +253,7 @@ class _Scorer:
             return
         vectors, scratch = items.t(), self.scratch[: out.numel()].view(out.shape)
         first, *others = range(len(z)) if self.order is None else [bisect_right(self.bounds, start) - 1]
-        if self.linear:
+        if self.exponential:
             torch.addmm(log_w[first, :, None], z[first], vectors, out=out).exp_().mul_(log_c[:, first].exp())
             for k in others:
                 terms = torch.addmm(log_w[k, :, None], z[k], vectors, out=scratch)
@@ -281,12 +303,13 @@ def _within(places: tuple[Tensor, Tensor], axis: int, start: int, stop: int) -> 
     return (rows - start, columns) if axis == 0 else (rows, columns - start)
 
 
-def _is_bounded(z: Tensor, log_w: Tensor, decoder: Decoder) -> bool:
+def _is_bounded(z: Tensor, log_w: Tensor, linear: Tensor | None, decoder: Decoder) -> bool:
     """Whether every p_ui is within exp(±LARGEST) for any angle between components and items."""
     if z.shape[1] == 0:
         return True
     longest, log_c = decoder.reach
-    return bool(torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c + log_w.abs().max() <= LARGEST)
+    furthest = torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c + log_w.abs().max()
+    return bool(furthest + (0 if linear is None else linear.abs().max()) <= LARGEST)
 
 
 def _limit(limits: dict[str, int], tensor: Tensor) -> int:

@@ -30,6 +30,7 @@ from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 from macrid.training.interrupts import no_lost_interrupts
+from macrid.training.linear import add_neighbours
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
 
@@ -117,6 +118,7 @@ def train(
         finally:
             if state.best:
                 network.load_state_dict(state.best)
+    add_neighbours(model, matrix, validation)
     _warn_of_collapse(model)
 
 

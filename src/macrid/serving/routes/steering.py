@@ -75,8 +75,8 @@ def _encode(
 ) -> dict[str, Any]:
     space, matrix = hosted.concepts(), hosted.model.matrix([person.history])
     confidence = space.confidence(matrix)[0]
-    components, log_weights = space.encode(matrix)
-    moved = State.of(space, components[0], log_weights[0]).after(moves, bounded)
+    (start,) = State.all_of(space, matrix)
+    moved = start.after(moves, bounded)
     components, recommended = moved.state.components.numpy(), moved.state.shares().numpy()
     places = np.full((space.concepts, 2), np.nan)
     state, placed, _ = hosted.map.get(start=False)
