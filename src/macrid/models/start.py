@@ -1,14 +1,18 @@
 """Initial item vectors, context vectors and prototypes that already group similar items.
 
 Random starts make the concepts a matter of luck. In a truncated SVD of the row-normalised interactions, items with the
-same users are close, and spherical k-means puts a prototype at the centre of each group. A truncated SVD of EASE's
-weights contains more: how an item predicts others (context vectors) and is predicted by them (item vectors), given the
-rest of the history.
+same users are close. A truncated SVD of EASE's weights contains more: how an item predicts others (context vectors) and
+is predicted by them (item vectors), given the rest of the history.
+
+Either way, prototypes are the centres of a consensus: a partition of the items that depends on the data, not on the
+seed of the training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,14 +29,24 @@ KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
 KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
 KMEANS_SAMPLE = 1 << 16  # random items of larger catalogues
+CONSENSUS_RANK = 20
+CONSENSUS_POPULARITY = 0.25  # columns are divided by this power of their sum
+CONSENSUS_SEEDS = 3
+CONSENSUS_STARTS = 30
+CONSENSUS_ITEMS = 1 << 14  # the most popular ones find the centres
+CONSENSUS_EVENTS = 1 << 22  # of random users
+CANDIDATES = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20)
+HALVINGS = 3
+HALVING_STARTS = 8
+HALVING_ITEMS = 1 << 11
 
 
 def svd_start(
-    matrix: sp.csr_array, concepts: int, dim: int, seed: int, device: torch.device | str = "cpu"
+    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, seed: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length, on the CPU.
 
-    device: for k-means, which is most of the work.
+    concepts: auto takes `number_of_concepts`. device: for k-means, which is most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
@@ -40,16 +54,16 @@ def svd_start(
     if rank >= 1:
         vectors[:, :rank] += item_factors(matrix, rank, generator)
     vectors = F.normalize(vectors, dim=1)
-    return vectors, spherical_kmeans(vectors, concepts, generator, device)
+    return vectors, _prototypes(matrix, vectors, concepts, generator, device)
 
 
 def ease_start(
-    matrix: sp.csr_array, concepts: int, dim: int, seed: int, device: torch.device | str = "cpu"
+    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, seed: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Item and context vectors, (items, dim) each, and prototypes (concepts, dim), on the CPU.
 
     B ≈ contexts · itemsᵀ up to lengths: item vectors and prototypes have length 1, context vectors on average.
-    device: for B and k-means, which are most of the work.
+    concepts: auto takes `number_of_concepts`. device: for B and k-means, which are most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     regularisation = max(1.0, EASE_REGULARISATION * matrix.nnz / matrix.shape[1])
@@ -61,7 +75,124 @@ def ease_start(
     for table, factors in zip(vectors, (right, left), strict=True):
         table[:, : len(scale)] += (factors * scale.sqrt()).cpu()
     items, contexts = F.normalize(vectors[0], dim=1), vectors[1] / vectors[1].norm(dim=1).mean()
-    return items, contexts, spherical_kmeans(items, concepts, generator, device)
+    return items, contexts, _prototypes(matrix, items, concepts, generator, device)
+
+
+def consensus(matrix: sp.csr_array, concepts: int, device: torch.device | str = "cpu") -> Tensor:
+    """The concept of each item (items,), the most popular concept first, whatever the order of the users.
+
+    k-means finds the best of many partitions in each of several SVDs; of these, the one that the others agree with
+    most is taken. An item counts by the square root of its popularity, since a few events say little about it.
+    """
+    matrix = _sorted_users(matrix)
+    weights = _popularity(matrix).sqrt()
+    generators = [torch.Generator().manual_seed(seed) for seed in range(CONSENSUS_SEEDS)]
+    partitions = [
+        _partition(_concept_space(matrix, generator), concepts, weights, generator, CONSENSUS_STARTS, device)
+        for generator in generators
+    ]
+    best = max(partitions, key=lambda one: sum(agreement(one, other, weights) for other in partitions))
+    mass = torch.bincount(best, weights.square(), minlength=concepts)
+    return mass.argsort(descending=True, stable=True).argsort()[best]
+
+
+def number_of_concepts(matrix: sp.csr_array, device: torch.device | str = "cpu") -> int:
+    """The number, 2 to 20, whose partition of the items tells most and still comes out the same on half of the users.
+
+    It maximises entropy · ARI² of the partitions, the ARI being the mean over pairs of halves, popular items only.
+    """
+    matrix = _sorted_users(matrix)
+    popularity, popular = _popularity(matrix).sort(descending=True, stable=True)
+    popularity, popular = popularity[:HALVING_ITEMS], popular[:HALVING_ITEMS]
+    generator = torch.Generator().manual_seed(0)
+    sides = [matrix[side] for half in _halves(matrix, HALVINGS) for side in (half, ~half)]
+    spaces = [_concept_space(side, generator)[popular] for side in sides]
+
+    def score(concepts: int) -> float:
+        labels = [_partition(space, concepts, popularity.sqrt(), generator, HALVING_STARTS, device) for space in spaces]
+        pairs = list(combinations(labels, 2))
+        ari = sum(agreement(first, second, popularity) for first, second in pairs) / len(pairs)
+        shares = torch.stack([torch.bincount(label, popularity, minlength=concepts) for label in labels])
+        entropy = torch.special.entr(shares / popularity.sum()).sum(dim=1).mean()
+        return float(entropy) * max(0.0, ari) ** 2
+
+    return max((number for number in CANDIDATES if number == 2 or number < len(popular)), key=score)
+
+
+def agreement(first: Tensor, second: Tensor, weights: Tensor) -> float:
+    """Adjusted Rand index of two partitions whose items have weights: (items,) each."""
+    _, codes = (first * (int(second.max()) + 1) + second).unique(return_inverse=True)
+    together = [torch.bincount(labels, weights.double()).square().sum() for labels in (codes, first, second)]
+    both, one, other = (float(pairs / weights.double().sum().square()) for pairs in together)
+    by_chance = one * other
+    return 1.0 if one == other == 1 else (both - by_chance) / ((one + other) / 2 - by_chance)
+
+
+def _prototypes(
+    matrix: sp.csr_array,
+    vectors: Tensor,
+    concepts: int | Literal["auto"],
+    generator: Generator,
+    device: torch.device | str,
+) -> Tensor:
+    """Unit centres (concepts, dim) of the consensus among these vectors; a random item's where a concept is empty."""
+    count = number_of_concepts(matrix, device) if concepts == "auto" else concepts
+    weighted = vectors * _popularity(matrix).sqrt()[:, None]
+    sums = vectors.new_zeros(count, vectors.shape[1]).index_add_(0, consensus(matrix, count, device), weighted)
+    others = vectors[torch.randint(len(vectors), (count,), generator=generator)]
+    return F.normalize(torch.where(sums.norm(dim=1, keepdim=True) > 1e-6, sums, others), dim=1)
+
+
+def _sorted_users(matrix: sp.csr_array) -> sp.csr_array:
+    """The users in an order that depends on their items alone, and no more of them than CONSENSUS_EVENTS allows."""
+    order = np.argsort(matrix @ np.random.default_rng(0).random(matrix.shape[1]), kind="stable")
+    sizes = np.diff(matrix.indptr)[order]
+    if matrix.nnz > CONSENSUS_EVENTS:
+        sample = np.random.default_rng(0).permutation(len(order))
+        order = order[np.sort(sample[np.cumsum(sizes[sample]) <= CONSENSUS_EVENTS])]
+    return matrix[order]
+
+
+def _halves(matrix: sp.csr_array, count: int) -> np.ndarray:
+    """Whether each user is in the first half, several times: (count, users).
+
+    A hash of three of the user's items decides, so that the loss of a few events leaves most users where they are.
+    """
+    random = np.random.default_rng(0)
+    sizes = np.diff(matrix.indptr)
+    users = np.repeat(np.arange(len(sizes)), sizes)
+    items = matrix.indices[np.lexsort((random.permutation(matrix.shape[1])[matrix.indices], users))]
+    table = random.integers(1 << 62, size=(3, matrix.shape[1]))
+    codes = np.zeros(len(sizes), dtype=np.int64)
+    for place in range(3):
+        known = sizes > place
+        codes[known] ^= table[place, items[matrix.indptr[:-1][known] + place]]
+    return (codes >> np.arange(count)[:, None]) % 2 == 1
+
+
+def _popularity(matrix: sp.csr_array) -> Tensor:
+    """Users of each item, or nearly none: (items,)."""
+    return torch.from_numpy(np.bincount(matrix.indices, minlength=matrix.shape[1])).float().clamp(min=1e-3)
+
+
+def _concept_space(matrix: sp.csr_array, generator: Generator) -> Tensor:
+    """Unit item vectors (items, rank) of a truncated SVD, in which popular items do not set the directions alone."""
+    rank = min(CONSENSUS_RANK, *(side - 1 for side in matrix.shape))
+    if rank < 1:
+        return torch.zeros(matrix.shape[1], 1)
+    sizes = np.diff(matrix.indptr)
+    columns = _popularity(matrix).numpy()[matrix.indices] ** -CONSENSUS_POPULARITY
+    values = columns * np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes)
+    return F.normalize(item_factors(matrix, rank, generator, values), dim=1)
+
+
+def _partition(
+    vectors: Tensor, clusters: int, weights: Tensor, generator: Generator, starts: int, device: torch.device | str
+) -> Tensor:
+    """Labels (items,) of the best of many k-means runs on the heaviest items."""
+    heavy = weights.argsort(descending=True, stable=True)[:CONSENSUS_ITEMS]
+    centres = spherical_kmeans(vectors[heavy], clusters, generator, device, weights[heavy], starts)
+    return (vectors @ centres.t()).argmax(dim=1)
 
 
 def item_factors(matrix: sp.csr_array, rank: int, generator: Generator, values: np.ndarray | None = None) -> Tensor:
@@ -98,23 +229,30 @@ def truncated_svd(
 
 
 def spherical_kmeans(
-    vectors: Tensor, clusters: int, generator: Generator, device: torch.device | str = "cpu"
+    vectors: Tensor,
+    clusters: int,
+    generator: Generator,
+    device: torch.device | str = "cpu",
+    weights: Tensor | None = None,
+    starts: int = KMEANS_STARTS,
 ) -> Tensor:
     """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start.
 
-    All runs share two matrix products per round.
+    All runs share two matrix products per round. weights: how much each vector counts, (items,); equal by default.
     """
+    weights = torch.ones(len(vectors), dtype=vectors.dtype) if weights is None else weights
     if len(vectors) > KMEANS_SAMPLE:
-        vectors = vectors[torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)]
+        sample = torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)
+        vectors, weights = vectors[sample], weights[sample]
     at_once = max(1, KMEANS_NUMBERS // (len(vectors) * clusters))
-    starts = [_spread(vectors, clusters, generator).to(device) for _ in range(KMEANS_STARTS)]
-    vectors = vectors.to(device)
-    runs = [_kmeans(vectors, torch.stack(starts[i : i + at_once]), generator) for i in range(0, len(starts), at_once)]
+    centres = _spread(vectors, clusters, generator, weights, starts).to(device)
+    vectors, weights = vectors.to(device), weights.to(device)
+    runs = [_kmeans(vectors, group, generator, weights) for group in centres.split(at_once)]
     best = [centres for group in runs for centres in group]
-    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1).sum())).cpu()
+    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1) @ weights)).cpu()
 
 
-def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
+def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator, weights: Tensor) -> Tensor:
     """Several runs at once, from centres (runs, clusters, dim), until none changes."""
     count, clusters, _ = centres.shape
     label = torch.full((count, len(vectors)), -1, device=vectors.device)
@@ -125,8 +263,8 @@ def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
         label[running], running = new, running[moved]
         if not len(running):
             break
-        members = vectors.new_zeros(len(running), clusters, len(vectors)).scatter_(1, label[running, None], 1.0)
-        sums = members @ vectors
+        members = vectors.new_zeros(len(running), clusters, len(vectors))
+        sums = members.scatter_(1, label[running, None], weights.expand(len(running), 1, -1)) @ vectors
         empty = sums.norm(dim=2) == 0
         others = torch.randint(len(vectors), (int(empty.sum()),), generator=generator)
         sums[empty] = vectors[others.to(vectors.device)]
@@ -134,12 +272,13 @@ def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator) -> Tensor:
     return centres
 
 
-def _spread(vectors: Tensor, clusters: int, generator: Generator) -> Tensor:
-    """k-means++: each centre is drawn with probability by its squared distance (2 − 2 · cosine) from those before."""
-    chosen = [int(torch.randint(len(vectors), (1,), generator=generator))]
-    far = torch.full((len(vectors),), torch.inf, dtype=vectors.dtype)
+def _spread(vectors: Tensor, clusters: int, generator: Generator, weights: Tensor, starts: int) -> Tensor:
+    """k-means++ (starts, clusters, dim): each centre is drawn by weight and squared distance (2 − 2 · cosine)."""
+    chosen = torch.multinomial(weights, starts, replacement=True, generator=generator)[:, None]
+    far = torch.full((starts, len(vectors)), torch.inf, dtype=vectors.dtype)
     for _ in range(clusters - 1):
-        far = torch.minimum(far, (1 - vectors @ vectors[chosen[-1]]).clamp(min=0))
-        weights = far if far.sum() > 0 else torch.ones_like(far)
-        chosen.append(int(torch.multinomial(weights, 1, generator=generator)))
+        far = torch.minimum(far, (1 - vectors[chosen[:, -1]] @ vectors.t()).clamp(min=0))
+        odds = far * weights
+        odds[odds.sum(dim=1) == 0] = weights
+        chosen = torch.cat([chosen, torch.multinomial(odds, 1, generator=generator)], dim=1)
     return vectors[chosen]
