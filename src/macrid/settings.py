@@ -67,8 +67,9 @@ def takes(settings: type[Settings]) -> Callable[[F], F]:
 class MacridVAESettings(Settings):
     """Settings of a MacridVAE, with the paper's symbols in brackets."""
 
-    concepts: Common[Annotated[int, Field(ge=1, le=1024)] | Literal["auto"]] = 7
-    """Number of concepts [K]; auto starts with 20 and merges similar ones."""
+    concepts: Common[Annotated[int, Field(ge=1, le=1024)] | Literal["auto", "merge"]] = "auto"
+    """Number of concepts [K]; auto: from the data, as many as come out the same on halves of the users; merge: training
+    starts with 20 and merges similar ones, as in the paper's supplement."""
     dim: Common[int] = Field(100, ge=2, le=4096)
     """Dimensions of item vectors, prototypes and components [d]."""
     temperature: float = Field(0.1, gt=0)
@@ -93,7 +94,7 @@ class MacridVAESettings(Settings):
     context vectors too, so the encoder starts by adding up items; ease: both from an SVD of EASE's weights, which needs
     memory for every pair of items; random."""
     merge_below: float = Field(0.7, ge=0, lt=1)
-    """With concepts="auto": merge two concepts whose divergence is below this share of the mean over all pairs."""
+    """With concepts="merge": merge two concepts whose divergence is below this share of the mean over all pairs."""
     assignment_temperature: float | None = Field(0.07, gt=0)
     """Divides the similarities of items and prototypes; lower makes an item belong to fewer concepts. None: the same as
     `temperature`, as in the paper."""
@@ -109,7 +110,7 @@ class MacridVAESettings(Settings):
 class MacridVAEKeywords(TypedDict, total=False):
     """`MacridVAESettings` as keyword arguments, for editors and type checkers."""
 
-    concepts: int | Literal["auto"]
+    concepts: int | Literal["auto", "merge"]
     dim: int
     temperature: float
     prior_std: float

@@ -282,7 +282,7 @@ def test_bad_settings_stop_before_anything_is_read_or_written(invoke, tmp_path):
 
 
 def test_the_number_of_concepts_can_be_left_to_the_training(invoke, prepared, tmp_path):
-    options = ("--concepts", "auto", "--merge-below", 0.9, "--dim", 8, "--epochs", 2, "--json")
+    options = ("--concepts", "merge", "--merge-below", 0.9, "--dim", 8, "--epochs", 2, "--json")
     code, out, err = invoke("train", prepared, "--out", tmp_path / "run", *options)
     assert code == 0, err
     concepts = json.loads(out)["training"]["concepts"]

@@ -31,7 +31,7 @@ def split():
 
 
 def adaptive(**settings):
-    return macrid.MacridVAE(**{"concepts": "auto", "dim": 32, **settings})
+    return macrid.MacridVAE(**{"concepts": "merge", "dim": 32, **settings})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_number_is_final_three_epochs_after_the_last_merge(counts, is_settle
 
 
 def test_a_final_number_stays_however_long_training_runs(shop_split):
-    model = macrid.MacridVAE(concepts="auto", dim=16)
+    model = macrid.MacridVAE(concepts="merge", dim=16)
     model.fit(shop_split.train, validation=shop_split.validation, epochs=40, patience=40, batch_size=60, device="cpu")
     counts = [record.concepts for record in model.log]
     first = next(epoch for epoch in range(len(counts)) if settled(counts[:epoch]))
@@ -208,7 +208,7 @@ def test_a_loaded_model_recommends_the_same(split, tmp_path):
     again = macrid.load(tmp_path / "run", device="cpu")
     history = list(split.items[:3])
     assert again.network.concepts == model.network.concepts == 7
-    assert again.settings.concepts == "auto"
+    assert again.settings.concepts == "merge"
     assert again.recommend(history, 5) == model.recommend(history, 5)
     assert again.log == model.log
 

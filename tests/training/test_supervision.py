@@ -324,14 +324,14 @@ def test_models_without_a_fixed_number_of_concepts_reject_labels(shop_split, som
     labels = some[0]
     with pytest.raises(SettingsError, match="MultVAE"):
         fit(macrid.MultVAE(dim=8), shop_split, labels=labels)
-    with pytest.raises(SettingsError, match=r"concepts is 'auto'.*\b7\b"):
-        fit(small(concepts="auto"), shop_split, labels=labels)
+    with pytest.raises(SettingsError, match=r"concepts is 'merge'.*\b7\b"):
+        fit(small(concepts="merge"), shop_split, labels=labels)
     with pytest.raises(DataError, match=r"\b7\b.*\b7\b"):
         fit(small(concepts=4), shop_split, labels=labels)
 
 
 def test_attributes_alone_work_with_a_changing_number_of_concepts(shop_split, some):
-    model = fit(small(concepts="auto"), shop_split, labels={"size": some[0]["size"]}, epochs=2)
+    model = fit(small(concepts="merge"), shop_split, labels={"size": some[0]["size"]}, epochs=2)
     assert model.labelled == {"concepts": [], "dimensions": ["size"]}
 
 

@@ -30,7 +30,7 @@ from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import draw_dropout, draw_mask, initialise
 from macrid.models.neighbours import Neighbours
 from macrid.models.neural import NeuralRecommender
-from macrid.models.start import ease_start, svd_start
+from macrid.models.start import ease_start, number_of_concepts, svd_start
 from macrid.ops import encoder
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
@@ -40,7 +40,7 @@ from macrid.ops.vectors import unit
 from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
-MANY = 20  # concepts that "auto" starts with: the most the paper tries
+MANY = 20  # concepts that "merge" starts with: the most the paper tries
 STRONGEST = 2.0  # power of a share
 NEIGHBOURS = "neighbours."  # before the names of their tensors
 NOISE = 0.3  # length of the random part of an item vector at the start: more makes concepts depend on the seed
@@ -97,7 +97,8 @@ class MacridNetwork(nn.Module):
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
         s = self.settings = settings
-        self.prototypes = nn.Parameter(torch.empty(MANY if s.concepts == "auto" else s.concepts, s.dim))  # m_k
+        concepts = MANY if isinstance(s.concepts, str) else s.concepts
+        self.prototypes = nn.Parameter(torch.empty(concepts, s.dim))  # m_k
         self.item_vectors = nn.Parameter(torch.empty(items, s.dim))  # h_i
         self.context_vectors = nn.Parameter(torch.empty(items, s.dim))  # t_i
         self.widths = [s.dim, *[s.width] * s.hidden_layers, 2 * s.dim]
@@ -115,12 +116,12 @@ class MacridNetwork(nn.Module):
 
     @property
     def concepts(self) -> int:
-        """The number of concepts; with "auto", training may merge some."""
+        """The number of concepts; with "merge", training may merge some."""
         return len(self.prototypes)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As in torch; with "auto", the number of concepts may differ."""
-        if self.settings.concepts == "auto":
+        """As in torch; unless it is fixed, the number of concepts may differ."""
+        if isinstance(self.settings.concepts, str):
             self.prototypes.data = self.prototypes.data.new_empty(len(state_dict["prototypes"]), self.settings.dim)
         return super().load_state_dict(state_dict, strict, assign)
 
@@ -272,6 +273,8 @@ class MacridVAE(NeuralRecommender):
     """Histories of some users, whose range limits moves when steering."""
     meaning: Any = None
     """Axes and names, a `macrid.concepts.meaning.Meaning`."""
+    named_concepts: int = 0
+    """Concepts that labels have names for."""
     neighbours_note: str | None = None
     """Why there is no linear part, if it was asked for."""
 
@@ -289,11 +292,14 @@ class MacridVAE(NeuralRecommender):
         return MacridNetwork(items, self.settings)
 
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
-        self.network.initialise(torch.Generator().manual_seed(seed))
-        if self.settings.start == "random":
-            return
         n, dim = self.network, self.settings.dim
         device = choose_device("cpu" if self.training is None else self.training.device)
+        if self.settings.concepts == "auto":
+            concepts = max(number_of_concepts(matrix, device), self.named_concepts)
+            n.prototypes.data = n.prototypes.data.new_empty(concepts, dim)
+        n.initialise(torch.Generator().manual_seed(seed))
+        if self.settings.start == "random":
+            return
         if self.settings.start == "ease":
             items, contexts, prototypes = ease_start(matrix, n.concepts, dim, seed, device)
         else:
@@ -310,12 +316,13 @@ class MacridVAE(NeuralRecommender):
 
     def _read_labels(self, source: Any, items: Ids) -> Labels:
         s = self.settings
-        labels = Labels.read(source, items, MANY if s.concepts == "auto" else s.concepts, s.dim)
-        if s.concepts == "auto" and labels.concept_names:
+        labels = Labels.read(source, items, MANY if isinstance(s.concepts, str) else s.concepts, s.dim)
+        if s.concepts == "merge" and labels.concept_names:
             raise SettingsError(
-                f"concepts is 'auto', but concept labels need a fixed number, here {len(labels.concept_names)} or more;"
-                " set it, or label attributes only"
+                f"concepts is 'merge', but concept labels need a fixed number, here {len(labels.concept_names)} or"
+                " more; set it, or label attributes only"
             )
+        self.named_concepts = len(labels.concept_names)
         return labels
 
     @property

@@ -83,7 +83,7 @@ def train(
             progress = checkpoints.read(folder, state)
             model.log = [Epoch(**line) for line in progress.log]
 
-        written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "auto"
+        written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
             while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
                 started = time.monotonic()
