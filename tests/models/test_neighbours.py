@@ -114,7 +114,7 @@ def test_catalogues_too_large_for_all_pairs_get_local_weights(monkeypatch, items
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 1000), users=st.integers(0, 40), items=st.integers(1, 30), density=st.floats(0, 1))
+@given(seed=st.integers(0, 1000), users=st.integers(0, 70), items=st.integers(1, 30), density=st.floats(0, 1))
 def test_scores_equal_the_dense_product(seed, users, items, density):
     part = Neighbours.fit(sp.csr_array(some_data(seed, 50, items).astype(np.float32)), 5, PLACE)
     x = (np.random.default_rng(seed).random((users, items)) < density).astype(np.float32)

@@ -8,6 +8,7 @@ items is too large, each regression uses only the items that predict item i best
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -26,7 +27,7 @@ EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pai
 REGULARISATION = 20.0  # times the root of the mean popularity
 CANDIDATES = 256  # predictors in each local regression
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
-USERS = 16  # scored at once on a CPU, where their weights fit in cache
+USERS = 32  # scored at once by each thread on a CPU: more do not fit in cache
 ENTRIES = 1 << 25  # weights added up at once on a GPU
 WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the linear part, to choose from
 FEWEST_USERS = 20  # to choose a weight on
@@ -120,18 +121,26 @@ class Neighbours:
 
     @cached_property
     def _matrix(self) -> sp.csr_array:
-        arrays = (self.weights.numpy(), self.targets.numpy(), self.offsets.numpy())
-        return sp.csr_array(arrays, shape=(self.items, self.width))
+        small = len(self.targets) < 2**31  # then all indices have four bytes; scipy wants them alike
+        offsets = (self.offsets.int() if small else self.offsets).numpy()
+        return sp.csr_array((self.weights.numpy(), self.targets.numpy(), offsets), shape=(self.items, self.width))
 
     def _scores_on_cpu(self, histories: sp.csr_array) -> Tensor:
         scores = torch.empty(histories.shape[0], self.width)
-        for start in range(0, histories.shape[0], USERS):
-            bounds = histories.indptr[start : start + USERS + 1]
-            rows = self._matrix[histories.indices[bounds[0] : bounds[-1]]]
+        matrix, blocks = self._matrix, scores.split(USERS)
+
+        def fill(number: int) -> None:
+            bounds = histories.indptr[USERS * number : USERS * (number + 1) + 1]
+            rows = matrix[histories.indices[bounds[0] : bounds[-1]]]
             # One row per user, in which a column may occur more than once: making it dense adds them up.
             merged = (rows.data, rows.indices, rows.indptr[bounds - bounds[0]])
-            block = scores[start : start + USERS]
-            sp.csr_array(merged, shape=tuple(block.shape)).toarray(out=block.numpy())
+            sp.csr_array(merged, shape=tuple(blocks[number].shape)).toarray(out=blocks[number].numpy())
+
+        if len(scores) <= USERS:
+            fill(0)
+        else:
+            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+                list(pool.map(fill, range(len(blocks))))
         return scores
 
     def _scores(self, histories: sp.csr_array) -> Tensor:
