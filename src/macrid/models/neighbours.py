@@ -180,7 +180,7 @@ class Neighbours:
         """How much each item of a history adds to each of these items, both given by position: (history, items)."""
         number, targets, weights = self._rows(np.asarray(history, dtype=np.int64))
         wanted, place = torch.from_numpy(np.asarray(items, dtype=np.int64)).to(self.device).unique(return_inverse=True)
-        column = torch.searchsorted(wanted, targets).clamp_(max=max(len(wanted) - 1, 0))
+        column = torch.searchsorted(wanted, targets.long()).clamp_(max=max(len(wanted) - 1, 0))
         table = self.weights.new_zeros(len(history), len(wanted))
         if len(wanted):
             kept = wanted[column] == targets
