@@ -23,6 +23,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         **ADDED,
         "concepts": 7,
+        "temperature": 0.1,
+        "beta": 1.0,
         "dropout": 0.5,
         "start": "random",
         "assignment": "hard",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar, get_type_hints
 
@@ -73,17 +74,19 @@ class MacridVAESettings(Settings):
     dim: Common[int] = Field(100, ge=2, le=4096)
     """Dimensions of item vectors, prototypes and components [d]."""
     temperature: float = Field(0.1, gt=0)
-    """Divides every similarity [tau]; lower is sharper."""
+    """Divides every similarity [tau]; lower is sharper. Unless set, lower for large catalogues of which users know
+    little."""
     prior_std: float = Field(0.075, gt=0)
     """Standard deviation of the prior over components [sigma_0]."""
-    beta: Common[float] = Field(1.0, ge=0)
+    beta: Common[float] = Field(5.0, ge=0)
     """Weight of the KL divergence [beta]."""
     hidden_layers: int = Field(0, ge=0, le=3)
     """Hidden layers of the encoder's shared network [f_nn]."""
     width: int = Field(100, ge=1)
     """Neurons in each hidden layer."""
     dropout: Training[float] = Field(0.6, ge=0, lt=1)
-    """Share of each history, and of each hidden layer's input, dropped at random in training."""
+    """Share of each history, and of each hidden layer's input, dropped at random in training. Unless set, higher for
+    short histories."""
     assignment: Literal["hard", "soft"] = "soft"
     """An item's concepts outside training: the most likely one (hard, as in the paper's text), or all, weighted by
     probability (soft)."""
@@ -96,8 +99,8 @@ class MacridVAESettings(Settings):
     merge_below: float = Field(0.7, ge=0, lt=1)
     """With concepts="merge": merge two concepts whose divergence is below this share of the mean over all pairs."""
     assignment_temperature: float | None = Field(0.07, gt=0)
-    """Divides the similarities of items and prototypes; lower makes an item belong to fewer concepts. None: the same as
-    `temperature`, as in the paper."""
+    """Divides the similarities of items and prototypes; lower makes an item belong to fewer concepts. Unless set, 0.7
+    times `temperature`; none: the same, as in the paper."""
     whole_history: Literal["on", "off"] = "on"
     """Whether a component also sees the whole history; off: only the items of its own concept, as in the paper."""
     concept_shares: Literal["on", "off"] = "on"
@@ -105,6 +108,24 @@ class MacridVAESettings(Settings):
     neighbours: Common[int] = Field(128, ge=0, le=4096)
     """Other items whose presence in a history adds to an item's score, the strongest of EASE's weights; how much they
     add is chosen on validation users. 0: none, as in the paper."""
+
+    def suited_to(self, items: int, items_per_user: float) -> Self:
+        """With `temperature`, `assignment_temperature` and `dropout` from the size of the data, unless they were set.
+
+        Sharp enough to lift a user's few items above all others: exp(0.6 / temperature) is at least items divided by
+        items_per_user, where 0.6 is a typical cosine of a component and one of the user's items.
+        """
+        range_ = math.log(max(items / max(items_per_user, 1.0), 1.0))
+        temperature = self.temperature if self._was_set("temperature") else min(0.1, max(0.05, 0.6 / max(range_, 1.0)))
+        suited = {
+            "temperature": temperature,
+            "assignment_temperature": 0.7 * temperature,
+            "dropout": min(0.7, max(0.6, 0.6 + 0.1 * math.log2(50 / max(items_per_user, 1.0)))),
+        }
+        return self.model_copy(update={name: value for name, value in suited.items() if not self._was_set(name)})
+
+    def _was_set(self, name: str) -> bool:
+        return name in self.model_fields_set
 
 
 class MacridVAEKeywords(TypedDict, total=False):

@@ -114,7 +114,7 @@ def test_catalogues_too_large_for_all_pairs_get_local_weights(monkeypatch, items
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 1000), users=st.integers(0, 40), items=st.integers(1, 30), density=st.floats(0, 1))
+@given(seed=st.integers(0, 1000), users=st.integers(0, 70), items=st.integers(1, 30), density=st.floats(0, 1))
 def test_scores_equal_the_dense_product(seed, users, items, density):
     part = Neighbours.fit(sp.csr_array(some_data(seed, 50, items).astype(np.float32)), 5, PLACE)
     x = (np.random.default_rng(seed).random((users, items)) < density).astype(np.float32)
@@ -197,7 +197,7 @@ def planted_ndcg(users: int, gain: float, noise: float = 0.05, best: float = 4.0
     return ndcg
 
 
-@pytest.mark.parametrize("best", [2.0, 4.0, 12.0])
+@pytest.mark.parametrize("best", [2.0, 4.0, 16.0])
 def test_the_weight_that_gains_most_is_chosen_among_many_users(best):
     assert choose_weight(planted_ndcg(20_000, 0.02, best=best)) == (best, None)
 
@@ -218,9 +218,9 @@ def test_too_few_users_mean_weight_0(users, is_chosen):
 
 
 def test_few_users_choose_a_smaller_weight_than_many():
-    """Gains of large weights vary more, so the same mean gain is less sure."""
-    few, many = (choose_weight(planted_ndcg(users, 0.02, noise=0.1)).weight for users in (60, 20_000))
-    assert 0 < few < many
+    """For 28 users the gains are 0.0200 ± 0.0192 by weight 4 and 0.0150 ± 0.0136 by weight 2."""
+    few, many = (choose_weight(planted_ndcg(users, 0.02, noise=0.1)).weight for users in (28, 20_000))
+    assert (few, many) == (2, 4)
 
 
 def test_noise_is_chosen_no_more_often_than_one_standard_error_allows():

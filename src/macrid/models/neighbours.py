@@ -8,6 +8,7 @@ items is too large, each regression uses only the items that predict item i best
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -20,15 +21,15 @@ from torch import Tensor
 from macrid.errors import DataError
 from macrid.models.devices import memory_left
 from macrid.models.reference import ease_weights, gram
-from macrid.ops.topk import BLOCK, pairs
+from macrid.ops.topk import BLOCK
 
 EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
 REGULARISATION = 20.0  # times the root of the mean popularity
 CANDIDATES = 256  # predictors in each local regression
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
-USERS = 16  # scored at once on a CPU, where their weights fit in cache
+USERS = 32  # scored at once by each thread on a CPU: more do not fit in cache
 ENTRIES = 1 << 25  # weights added up at once on a GPU
-WEIGHTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # of the linear part, to choose from
+WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the linear part, to choose from
 FEWEST_USERS = 20  # to choose a weight on
 
 
@@ -124,43 +125,66 @@ class Neighbours:
 
     @cached_property
     def _matrix(self) -> sp.csr_array:
-        arrays = (self.weights.numpy(), self.targets.numpy(), self.offsets.numpy())
-        return sp.csr_array(arrays, shape=(self.items, self.width))
+        small = len(self.targets) < 2**31  # then all indices have four bytes; scipy wants them alike
+        offsets = (self.offsets.int() if small else self.offsets).numpy()
+        return sp.csr_array((self.weights.numpy(), self.targets.numpy(), offsets), shape=(self.items, self.width))
 
     def _scores_on_cpu(self, histories: sp.csr_array) -> Tensor:
         scores = torch.empty(histories.shape[0], self.width)
-        for start in range(0, histories.shape[0], USERS):
-            bounds = histories.indptr[start : start + USERS + 1]
-            rows = self._matrix[histories.indices[bounds[0] : bounds[-1]]]
+        matrix, blocks = self._matrix, scores.split(USERS)
+
+        def fill(number: int) -> None:
+            bounds = histories.indptr[USERS * number : USERS * (number + 1) + 1]
+            rows = matrix[histories.indices[bounds[0] : bounds[-1]]]
             # One row per user, in which a column may occur more than once: making it dense adds them up.
             merged = (rows.data, rows.indices, rows.indptr[bounds - bounds[0]])
-            block = scores[start : start + USERS]
-            sp.csr_array(merged, shape=tuple(block.shape)).toarray(out=block.numpy())
+            sp.csr_array(merged, shape=tuple(blocks[number].shape)).toarray(out=blocks[number].numpy())
+
+        if len(scores) <= USERS:
+            fill(0)
+        else:
+            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+                list(pool.map(fill, range(len(blocks))))
         return scores
 
     def _scores(self, histories: sp.csr_array) -> Tensor:
-        users, items = pairs(histories, self.device)
-        if histories.shape[0] > 1 and int(self.offsets.diff()[items].sum()) > ENTRIES:
-            half = histories.shape[0] // 2
+        users, total = histories.shape[0], self._lengths[histories.indices].sum()
+        if users > 1 and total > ENTRIES:
+            half = users // 2
             return torch.cat([self._scores(histories[:half]), self._scores(histories[half:])])
-        number, targets, weights = self._rows(items)
-        scores = self.weights.new_zeros(histories.shape[0], self.width)
-        scores.view(-1).index_add_(0, users[number] * self.width + targets, weights)
+        number, targets, weights = self._rows(histories.indices)
+        first = np.repeat(self.width * np.arange(users), np.diff(histories.indptr))  # of each user's scores
+        scores = self.weights.new_zeros(users, self.width)
+        scores.view(-1).index_add_(0, torch.from_numpy(first).to(self.device)[number] + targets, weights)
         return scores
 
-    def _rows(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The entries of these rows of B: the place in `items`, the column and the weight of each."""
-        starts = self.offsets[items]
-        counts = self.offsets[items + 1] - starts
-        number = torch.repeat_interleave(counts)
-        entries = torch.arange(len(number), device=self.device) + (starts + counts - counts.cumsum(0))[number]
-        return number, self.targets[entries].long(), self.weights[entries]
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return self.offsets.cpu().numpy()
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self._starts)
+
+    def _rows(self, items: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """The entries of these rows of B: the place in `items`, the column and the weight of each.
+
+        Their number is known on the CPU, so nothing waits for a GPU.
+        """
+        counts = self._lengths[items]
+        stops = counts.cumsum()
+        total = int(counts.sum())
+        spans = np.stack([counts, self._starts[items] + counts - stops])
+        lengths, shifts = torch.from_numpy(spans).to(self.device)
+        number = torch.repeat_interleave(lengths, output_size=total)
+        entries = torch.arange(total, device=self.device) + shifts[number]
+        return number, self.targets[entries], self.weights[entries]
 
     def contributions(self, history: np.ndarray, items: np.ndarray) -> Tensor:
         """How much each item of a history adds to each of these items, both given by position: (history, items)."""
-        number, targets, weights = self._rows(torch.from_numpy(np.asarray(history, dtype=np.int64)).to(self.device))
+        number, targets, weights = self._rows(np.asarray(history, dtype=np.int64))
         wanted, place = torch.from_numpy(np.asarray(items, dtype=np.int64)).to(self.device).unique(return_inverse=True)
-        column = torch.searchsorted(wanted, targets).clamp_(max=max(len(wanted) - 1, 0))
+        column = torch.searchsorted(wanted, targets.long()).clamp_(max=max(len(wanted) - 1, 0))
         table = self.weights.new_zeros(len(history), len(wanted))
         if len(wanted):
             kept = wanted[column] == targets
