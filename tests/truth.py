@@ -251,10 +251,13 @@ def naive_concept_weights(network: MacridNetwork, c: Tensor, history: Sequence[i
     concepts = c.shape[1]
     if network.settings.concept_shares == "off":
         return [torch.ones((), dtype=torch.float64)] * concepts
-    mass = [_total([keep[j] * c[i, k] for j, i in enumerate(history)]) for k in range(concepts)]
-    gamma = network.share_power[0].clamp(0, 2)
-    shares = [each / max(_total(mass), 1e-8) for each in mass]
-    return [((share + 0.02) / (1 + 0.02 * concepts)) ** gamma for share in shares]
+    mass = torch.stack([_total([keep[j] * c[i, k] for j, i in enumerate(history)]) for k in range(concepts)])
+    return list(share_weights(mass, network.share_power[0].clamp(0, 2)))
+
+
+def share_weights(mass: Any, gamma: Any) -> Any:
+    """(share + 0.02)^gamma, scaled so that shares add up to 1; mass: how much of a history lies in each concept."""
+    return ((mass / max(mass.sum(), 1e-8) + 0.02) / (1 + 0.02 * len(mass))) ** gamma
 
 
 def with_gradients(
