@@ -1,5 +1,6 @@
 """MacridVAE against Algorithm 1 of the paper, written out naively in float64."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -8,12 +9,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridVAE, Noise
 from macrid.ops.encoder import kl_divergence
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.topk import Decoder, Mixture
+from macrid.recipe import PRESETS
+from macrid.settings import MacridVAESettings
 from macrid.testing import RecommenderContract
 from tests.truth import EXTENSIONS, Draws, algorithm_1, every_extension, histories_of, network_of
 
@@ -210,6 +214,35 @@ def test_encode_gives_confidence_that_sums_to_the_known_items(trained):
     assert encoding.confidence.sum() == pytest.approx(3, rel=1e-4)
     assert encoding.components.shape == (model.settings.concepts, model.settings.dim)
     assert np.linalg.norm(encoding.components, axis=1) == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("assignment", ["hard", "soft"])
+def test_membership_is_the_softmax_of_cosines_with_the_prototypes(trained, assignment):
+    model = copy.deepcopy(trained[0])
+    model.settings = model.network.settings = model.settings.model_copy(update={"assignment": assignment})
+    h, m = (table.detach().double().numpy() for table in (model.network.item_vectors, model.network.prototypes))
+    h, m = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (h, m))
+    membership = model.membership()
+    assert membership == pytest.approx(softmax(h @ m.T / model.settings.assignment_temperature, axis=1), abs=1e-5)
+    assert membership.sum(axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_with_one_concept_shares_change_nothing(shop_split):
+    models = [
+        MacridVAE(concepts=1, dim=4, concept_shares=shares).fit(shop_split.train, epochs=3, seed=0, device="cpu")
+        for shares in ("on", "off")
+    ]
+    on, off = (model.scores(shop_split.test.history) for model in models)
+    torch.testing.assert_close(on, off, rtol=0, atol=1e-4)
+
+
+def test_the_preset_of_the_paper_has_the_weights_of_algorithm_1_only(shop_split):
+    settings = {name: value for name, value in PRESETS["paper"].items() if name in MacridVAESettings.model_fields}
+    model = MacridVAE(**settings, dim=4).fit(shop_split.train, epochs=1, device="cpu")
+    assert {name.partition(".")[0] for name in model.state()} == {
+        "prototypes", "item_vectors", "context_vectors", "layers"
+    }  # fmt: skip
+    assert model.network.assignment_temperature == model.settings.temperature
 
 
 class TestContract(RecommenderContract):
