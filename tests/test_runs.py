@@ -1,5 +1,6 @@
 """Runs on disk: written atomically, refused if damaged, foreign or too new."""
 
+import copy
 import json
 import os
 import shutil
@@ -50,6 +51,20 @@ def test_a_loaded_run_scores_exactly_as_the_model_did(run, trained):
     assert again.log == model.log
     assert again.training == model.training
     assert again.table.equals(model.table)
+
+
+def test_a_loaded_run_has_the_whole_history_and_the_power_of_shares(trained, tmp_path):
+    model = copy.deepcopy(trained[0])
+    with torch.no_grad():
+        model.network.whole.normal_()
+        model.network.share_power.fill_(0.37)
+    model.save(tmp_path / "run")
+    again = macrid.load(tmp_path / "run", device="cpu")
+    assert torch.equal(again.network.whole, model.network.whole)
+    assert again.network.share_power.item() == pytest.approx(0.37)
+    history = trained[1].test.history
+    assert torch.equal(again.scores(history), model.scores(history))
+    assert not torch.equal(again.scores(history), trained[0].scores(history))
 
 
 def test_a_run_with_a_setting_that_was_removed_opens(run, trained):

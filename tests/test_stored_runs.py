@@ -10,6 +10,7 @@ import macrid
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import space_of
 from macrid.runs import read_heldout
+from macrid.settings import ADDED
 
 RUN = Path(__file__).parent / "stored" / "run-0.1"  # written by macrid 0.1.0
 
@@ -28,6 +29,11 @@ def test_a_stored_run_recommends_what_it_did(model):
 def test_a_stored_run_scores_what_it_did(model):
     stored = json.loads((RUN / "metrics.json").read_text())["test"]["metrics"]["ndcg@100"]["mean"]
     assert macrid.evaluate(model, read_heldout(RUN, "test"))["ndcg@100"].mean == pytest.approx(stored, abs=1e-6)
+
+
+def test_a_stored_run_stays_without_the_extensions_that_came_later(model):
+    assert {name: getattr(model.settings, name) for name in ADDED} == ADDED
+    assert not {"whole", "share_power"} & model.state().keys()
 
 
 def test_axes_that_are_no_longer_computed_stay_in_use_where_they_were(model):

@@ -1,17 +1,20 @@
-"""What several tests compare with: the formulas of the likelihood written out in float64, and small problems."""
+"""What several tests compare with: Algorithm 1 and the likelihood written out in float64, and small problems."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from macrid.models.macridvae import MacridNetwork, Noise
 from macrid.ops.sparse import Dropout, Histories
+from macrid.settings import MacridVAESettings
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 """Where kernels run; on a CPU in Triton's interpreter."""
@@ -31,6 +34,11 @@ def runs_kernels(test: Callable[..., None]) -> Callable[..., None]:
     for mark in KERNELS:
         test = mark(test)
     return test
+
+
+EXTENSIONS = [{"whole_history": whole, "concept_shares": shares} for whole in ("off", "on") for shares in ("off", "on")]
+"""Of Algorithm 1: none, one of them, both."""
+every_extension = pytest.mark.parametrize("extensions", EXTENSIONS, ids=lambda settings: "-".join(settings.values()))
 
 
 class Tolerance(NamedTuple):
@@ -151,6 +159,105 @@ def naive_log_likelihood(
     counts = torch.tensor([len(row) for row in rows])
     sums, _ = naive_positives(z, h, log_c, temperature, rows)
     return (sums - counts * naive_log_partition(z, h, log_c, temperature)).sum()
+
+
+def network_of(items: int, seed: int = 0, **settings: Any) -> MacridNetwork:
+    """All weights random, W and gamma too."""
+    network = MacridNetwork(items, MacridVAESettings.make(settings))
+    generator = torch.Generator().manual_seed(seed)
+    network.initialise(generator)
+    with torch.no_grad():
+        if network.whole is not None:
+            network.whole.normal_(generator=generator)
+        if network.share_power is not None:
+            network.share_power.uniform_(0.1, 1.9, generator=generator)
+    return network
+
+
+class Draws(NamedTuple):
+    """Items drawn as negatives, and the log of each item's chance."""
+
+    items: Sequence[int]
+    log_q: Tensor
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b / (max(a.norm(), 1e-8) * max(b.norm(), 1e-8))
+
+
+def _total(terms: Sequence[Tensor], *shape: int) -> Tensor:
+    return sum(terms, torch.zeros(shape, dtype=torch.float64))
+
+
+def algorithm_1(network: MacridNetwork, x: Tensor, noise: Noise, beta: float, draws: Draws | None = None) -> Tensor:
+    """−L of Algorithm 1 with its extensions, user by user, item by item, concept by concept; the mean over users.
+
+    x: (users, items). noise.gumbel: of all items.
+    """
+    s = network.settings
+    similarity = _cosine if s.similarity == "cosine" else torch.dot
+    h, m = network.item_vectors, network.prototypes
+    tau = s.assignment_temperature or s.temperature
+    s_ik = torch.stack([torch.stack([similarity(h_i, m_k) / tau for m_k in m]) for h_i in h])
+    c = torch.softmax(s_ik + noise.gumbel, dim=1)
+    rows = [row.nonzero()[:, 0].tolist() for row in x]
+    stops = [0, *itertools.accumulate(map(len, rows))]
+    losses = []
+    for u, history in enumerate(rows):
+        keep = noise.keep[stops[u] : stops[u + 1]]
+        z, kl = naive_components(network, c, u, history, keep, noise)
+        w = naive_concept_weights(network, c, history, keep)
+        p = torch.stack([
+            sum(w[k] * c[i, k] * torch.exp(similarity(z[k], h[i]) / s.temperature) for k in range(s.concepts))
+            for i in range(len(h))
+        ])  # fmt: skip
+        if draws is None:
+            partition = p.sum()
+        else:
+            others = [p[j] / (len(draws.items) * draws.log_q[j].exp()) for j in draws.items if j not in history]
+            partition = _total([p[i] for i in history]) + _total(others)
+        losses.append(beta * kl - _total([p[i].log() - partition.log() for i in history]))
+    return _total(losses) / len(x)
+
+
+def naive_components(
+    network: MacridNetwork, c: Tensor, user: int, history: Sequence[int], keep: Tensor, noise: Noise
+) -> tuple[list[Tensor], Tensor]:
+    """z_u of every concept, and the KL divergence; c: (items, concepts), keep: of the items in the history."""
+    s, t = network.settings, network.context_vectors
+    whole = _total([keep[j] * t[i] for j, i in enumerate(history)], s.dim)
+    z, kl = [], []
+    for k in range(s.concepts):
+        norm = torch.sqrt(_total([c[i, k] ** 2 for i in history]) + 1e-16)
+        hidden = _total([keep[j] * c[i, k] * t[i] for j, i in enumerate(history)], s.dim) / norm
+        for depth, layer in enumerate(network.layers):
+            if depth < len(network.layers) - 1:
+                hidden = torch.tanh(layer.weight @ (hidden * noise.keep_hidden[depth][user, k]) + layer.bias)
+            else:
+                hidden = layer.weight @ hidden + layer.bias
+        if s.whole_history == "on":
+            hidden = hidden + network.whole @ (whole / max(whole.norm(), 1e-8))
+        a, b = hidden[: s.dim], hidden[s.dim :]
+        mu = a / max(a.norm(), 1e-8)
+        sigma = s.prior_std * torch.exp(-b / 2)
+        prior = torch.distributions.Normal(torch.zeros_like(mu), torch.full_like(mu, s.prior_std))
+        kl.append(torch.distributions.kl_divergence(torch.distributions.Normal(mu, sigma), prior).sum())
+        z.append(mu + noise.normal[user, k] * sigma)
+    return z, _total(kl)
+
+
+def naive_concept_weights(network: MacridNetwork, c: Tensor, history: Sequence[int], keep: Tensor) -> list[Tensor]:
+    """share^gamma of every concept, the share that of what dropout left; 1 without concept shares."""
+    concepts = c.shape[1]
+    if network.settings.concept_shares == "off":
+        return [torch.ones((), dtype=torch.float64)] * concepts
+    mass = torch.stack([_total([keep[j] * c[i, k] for j, i in enumerate(history)]) for k in range(concepts)])
+    return list(share_weights(mass, network.share_power[0].clamp(0, 2)))
+
+
+def share_weights(mass: Any, gamma: Any) -> Any:
+    """(share + 0.02)^gamma, scaled so that shares add up to 1; mass: how much of a history lies in each concept."""
+    return ((mass / max(mass.sum(), 1e-8) + 0.02) / (1 + 0.02 * len(mass))) ** gamma
 
 
 def with_gradients(

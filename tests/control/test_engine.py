@@ -14,6 +14,7 @@ from macrid.control.engine import SHORT, Change, Engine, Question, changes
 from macrid.control.moves import Move
 from macrid.control.state import State
 from macrid.errors import MacridError, RequestError
+from tests.truth import share_weights
 
 NOTHING = np.zeros(0, dtype=np.int64)
 MOVES = st.lists(
@@ -54,11 +55,12 @@ def best_of_concept(model, question, concept, components=None):
     network, s = model.network, model.settings
     h, m = (table.detach().double().numpy() for table in (network.item_vectors, network.prototypes))
     h, m = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (h, m))
-    c = np.exp(h @ m.T / s.temperature)
+    c = np.exp(h @ m.T / network.assignment_temperature)
     c = np.eye(len(m))[c.argmax(axis=1)] if s.assignment == "hard" else c / c.sum(axis=1, keepdims=True)
     if components is None:
         components = space_of(model).components(model.matrix([question.history]))[0]
-    p = (np.exp(components.astype(np.float64) @ h.T / s.temperature) * c.T).sum(axis=0)
+    w = share_weights(c[question.history].sum(axis=0), network.share_power.item())
+    p = (np.exp(components.astype(np.float64) @ h.T / s.temperature) * w[:, None] * c.T).sum(axis=0)
     may = [
         at for at in np.flatnonzero(c.argmax(axis=1) == concept)
         if at not in question.hidden and (question.allowed is None or question.allowed[at])
@@ -97,7 +99,8 @@ def test_batched_answers_match_steer_one_by_one(model, questions):
 def test_a_list_of_one_concept_has_its_best_items_before_and_after_moves(model, history, n):
     allowed = np.random.default_rng(0).random(len(model.items)) < 0.8
     space = space_of(model)
-    start = State.of(space, space.components(model.matrix([history]))[0])
+    components, log_weights = space.encode(model.matrix([history]))
+    start = State.of(space, components[0], log_weights[0])
     move = Move(concept=2, dimension=3, by=0.05)
     moved = start.after([move]).state.components.numpy()
     for k in range(7):

@@ -23,6 +23,7 @@ from macrid.control.state import FURTHEST, State, placed
 from macrid.control.steer import Steered, steer
 from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
 from tests.planted import PRICE, SIZE, planted
+from tests.truth import share_weights
 
 RANDOM = np.random.default_rng(0)
 
@@ -63,14 +64,20 @@ def truth(model, history, components=None, factors=None):
     h, m = (table.detach().double().numpy() for table in (network.item_vectors, network.prototypes))
     if cosine:
         h, m = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (h, m))
-    logits = h @ m.T / model.settings.temperature
+    logits = h @ m.T / network.assignment_temperature
     with np.errstate(divide="ignore"):
         hard = np.log(np.eye(len(m))[logits.argmax(axis=1)])
     log_c = hard if model.settings.assignment == "hard" else logits - logsumexp(logits, axis=1, keepdims=True)
     if components is None:
         components = space.components(model.histories([history]))[0].astype(np.float64)
-    terms = components @ h.T / model.settings.temperature + log_c.T
+    terms = components @ h.T / model.settings.temperature + log_c.T + log_weights(model, np.exp(log_c), history)
     return components, terms + (0 if factors is None else np.asarray(factors)[:, None])
+
+
+def log_weights(model, c, history):
+    """(concepts, 1)"""
+    mass = c[model.items.positions(history)].sum(axis=0)
+    return np.log(share_weights(mass, model.network.share_power.item()))[:, None]
 
 
 def ranked(model, history, terms, n=10):
@@ -92,7 +99,8 @@ def moved_state(steered):
     """The components behind an answer, recovered by making its moves again."""
     model = steered.request["model"]
     space = space_of(model)
-    start = State.of(space, space.components(model.histories([steered.request["history"]]))[0])
+    components, log_weights = space.encode(model.histories([steered.request["history"]]))
+    start = State.of(space, components[0], log_weights[0])
     return start.after(steered.moves, steered.request["bounded"]).state
 
 
@@ -241,6 +249,15 @@ def test_a_share_is_the_probability_of_its_concept_and_the_others_keep_theirs(mo
     scores = {model.items.positions([item.id])[0]: item.score for item in steered}
     assert scores == pytest.approx({place: expected[place] for place in scores}, abs=1e-3)
     assert not set(scores) & set(seen.tolist())
+
+
+def test_a_share_moved_by_a_person_holds_whatever_the_history_says(models):
+    model = models["soft"]
+    inside = [item for item, k in zip(model.items, model.concepts_of_items(), strict=True) if k == 2][:8]
+    outside = [item for item, k in zip(model.items, model.concepts_of_items(), strict=True) if k != 2][:8]
+    assert steer(model, inside).shares[2] > 0.5 > 0.2 > steer(model, outside).shares[2]
+    for history in (inside, outside, [*inside, *outside]):
+        assert steer(model, history, concept=2, share=0.3).shares[2] == pytest.approx(0.3, abs=1e-4)
 
 
 def test_a_share_is_reached_from_next_to_nothing():

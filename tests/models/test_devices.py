@@ -42,13 +42,16 @@ def test_other_errors_pass_through(model):
         raise ZeroDivisionError
 
 
-def test_dim_is_limited_on_a_gpu_only(model, monkeypatch):
-    loop.check_fits(model)
-    monkeypatch.setattr(loop, "LARGEST_DIM", 3)
+@pytest.mark.parametrize(("shares", "largest"), [("off", 3), ("on", 4)])
+def test_dim_is_limited_on_a_gpu_only_and_shares_need_one_more(model, shares, largest, monkeypatch):
+    model.settings = model.settings.model_copy(update={"concept_shares": shares})
+    monkeypatch.setattr(loop, "LARGEST_DIM", largest)
     loop.check_fits(model)
     monkeypatch.setattr(kernels, "serve", lambda tensor: True)
     with pytest.raises(SettingsError, match=r"dim is 4\b.*\b3\b"):
         loop.check_fits(model)
+    monkeypatch.setattr(loop, "LARGEST_DIM", largest + 1)
+    loop.check_fits(model)
 
 
 def test_a_cpu_needs_no_context():

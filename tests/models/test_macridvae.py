@@ -1,121 +1,113 @@
 """MacridVAE against Algorithm 1 of the paper, written out naively in float64."""
 
+import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from macrid.errors import SettingsError
-from macrid.models.macridvae import MacridNetwork, MacridVAE, Noise
+from macrid.models.macridvae import LocalTables, MacridVAE, Noise
 from macrid.ops.encoder import kl_divergence
-from macrid.ops.topk import Decoder
+from macrid.ops.sampled import Sampler, gather
+from macrid.ops.topk import Decoder, Mixture
+from macrid.recipe import PRESETS
 from macrid.settings import MacridVAESettings
 from macrid.testing import RecommenderContract
-from tests.truth import histories_of
+from tests.truth import EXTENSIONS, Draws, algorithm_1, every_extension, histories_of, network_of
 
 
-def cosine(a, b):
-    return a @ b / (max(a.norm(), 1e-8) * max(b.norm(), 1e-8))
+def double(items, seed=0, **settings):
+    return network_of(items, seed, **settings).double()
 
 
-def algorithm_1(network: MacridNetwork, x: torch.Tensor, noise: Noise, beta: float) -> torch.Tensor:
-    """−L of Algorithm 1, user by user, item by item, concept by concept; the mean over users."""
-    s = network.settings
-    similarity = cosine if s.similarity == "cosine" else torch.dot
-    h, t, m = network.item_vectors, network.context_vectors, network.prototypes
-    s_ik = torch.stack([torch.stack([similarity(h_i, m_k) / s.temperature for m_k in m]) for h_i in h])
-    c = torch.softmax(s_ik + noise.gumbel, dim=1)
-    total = torch.zeros((), dtype=torch.float64)
-    entry = 0
-    for u in range(len(x)):
-        history = x[u].nonzero()[:, 0].tolist()
-        keep = noise.keep[entry : entry + len(history)]
-        entry += len(history)
-        z, kl = [], torch.zeros((), dtype=torch.float64)
-        for k in range(s.concepts):
-            norm = torch.sqrt(sum((c[i, k] ** 2 for i in history), torch.zeros((), dtype=torch.float64)) + 1e-16)
-            hidden = (
-                sum((keep[j] * c[i, k] * t[i] for j, i in enumerate(history)), torch.zeros(s.dim, dtype=torch.float64))
-                / norm
-            )
-            for depth, layer in enumerate(network.layers):
-                if depth < len(network.layers) - 1:
-                    hidden = torch.tanh(layer.weight @ (hidden * noise.keep_hidden[depth][u, k]) + layer.bias)
-                else:
-                    hidden = layer.weight @ hidden + layer.bias
-            a, b = hidden[: s.dim], hidden[s.dim :]
-            mu = a / max(a.norm(), 1e-8)
-            sigma = s.prior_std * torch.exp(-b / 2)
-            prior = torch.distributions.Normal(torch.zeros_like(mu), torch.full_like(mu, s.prior_std))
-            kl = kl + torch.distributions.kl_divergence(torch.distributions.Normal(mu, sigma), prior).sum()
-            z.append(mu + noise.normal[u, k] * sigma)
-        p = torch.stack([
-            sum(c[i, k] * torch.exp(similarity(z[k], h[i]) / s.temperature) for k in range(s.concepts))
-            for i in range(len(h))
-        ])  # fmt: skip
-        log_p = torch.log_softmax(p.log(), dim=0)
-        total = total + beta * kl - sum((log_p[i] for i in history), torch.zeros((), dtype=torch.float64))
-    return total / len(x)
+def assert_equal(ours, truth, parameters, tolerance=1e-9):
+    """Two losses and their gradients by all parameters, in float64."""
+    assert ours.item() == pytest.approx(truth.item(), rel=tolerance, abs=tolerance)
+    named = dict(parameters)
+    expected, gradients = (
+        torch.autograd.grad(loss, list(named.values()), allow_unused=True, materialize_grads=True)
+        for loss in (truth, ours)
+    )
+    scale = max(float(gradient.abs().max()) for gradient in expected)
+    for name, gradient, true in zip(named, gradients, expected, strict=True):
+        assert float((gradient - true).norm()) <= 1e-5 * float(true.norm()) + 0.1 * tolerance * scale, name
 
 
-def network_of(items, seed=0, **settings):
-    network = MacridNetwork(items, MacridVAESettings.make(settings)).double()
-    network.initialise(torch.Generator().manual_seed(seed))
-    return network
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
+    extensions=st.sampled_from(EXTENSIONS), assignment_temperature=st.sampled_from([None, 0.05, 0.3]),
     concepts=st.sampled_from([1, 2, 5]), dim=st.integers(2, 7), items=st.integers(2, 14), users=st.integers(1, 4),
     hidden_layers=st.integers(0, 3), similarity=st.sampled_from(["cosine", "inner"]), seed=st.integers(0, 1000),
     density=st.sampled_from([0.0, 0.3, 1.0]), beta=st.sampled_from([0.0, 0.7, 30.0]),
 )  # fmt: skip
-def test_loss_and_every_gradient_equal_algorithm_1(
-    concepts, dim, items, users, hidden_layers, similarity, seed, density, beta
-):
-    network = network_of(
-        items,
-        seed,
-        concepts=concepts,
-        dim=dim,
-        hidden_layers=hidden_layers,
-        width=6,
-        similarity=similarity,
-        dropout=0.4,
-    )
+def test_loss_and_every_gradient_equal_algorithm_1(extensions, items, users, seed, density, beta, **settings):
+    network = double(items, seed, width=6, dropout=0.4, **extensions, **settings)
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(users, items, generator=generator) < density
     x[0, 0] = True
-    histories = histories_of(x)
-    noise = network.draw_noise(histories, generator)
-    truth = algorithm_1(network, x, noise, beta)
-    expected = torch.autograd.grad(truth, list(network.parameters()), allow_unused=True)
-    ours = network.loss(histories, noise, beta).total
-    gradients = torch.autograd.grad(ours, list(network.parameters()), allow_unused=True)
-    assert float(abs(ours - truth).detach()) <= 1e-9 * max(1.0, float(abs(truth).detach()))
-    scale = max(float(g.abs().max()) for g in expected if g is not None)
-    for name_and_value, ours_grad, true_grad in zip(network.named_parameters(), gradients, expected, strict=True):
-        true_grad = torch.zeros_like(name_and_value[1]) if true_grad is None else true_grad
-        ours_grad = torch.zeros_like(true_grad) if ours_grad is None else ours_grad
-        error = float((ours_grad - true_grad).norm())
-        assert error <= 1e-5 * float(true_grad.norm()) + 1e-10 * scale, name_and_value[0]
+    noise = network.draw_noise(histories_of(x), generator)
+    ours = network.loss(histories_of(x), noise, beta).total
+    assert_equal(ours, algorithm_1(network, x, noise, beta), network.named_parameters())
 
 
-def test_an_empty_and_a_full_history_in_one_batch_equal_algorithm_1():
-    network = network_of(30, concepts=3, dim=5)
+@pytest.mark.parametrize("hidden_layers", [0, 2])
+@every_extension
+def test_the_sampled_loss_and_every_gradient_equal_algorithm_1(extensions, hidden_layers):
+    network = double(12, concepts=3, dim=4, width=5, dropout=0.4, hidden_layers=hidden_layers, **extensions)
+    x = torch.zeros(4, 12, dtype=torch.bool)
+    x[1] = True
+    x[2, [0, 5, 7]] = True
+    x[3, 11] = True
+    generator = torch.Generator().manual_seed(3)
+    sampler = Sampler(torch.arange(12), "popularity")
+    drawn = sampler.draw(9, copy_of(generator)).tolist()
+    local = gather(histories_of(x), sampler, 9, generator)
+    noise = network.draw_noise(local.histories, generator, items=len(local.rows))
+    tables = LocalTables(network.item_vectors[local.rows], network.context_vectors[local.rows], local)
+    ours = network.loss(local.histories, noise, 0.7, tables).total
+    gumbel = torch.zeros(12, 3, dtype=torch.float64).index_copy(0, local.rows, noise.gumbel)
+    truth = algorithm_1(network, x, replace(noise, gumbel=gumbel), 0.7, Draws(drawn, sampler.log_q.double()))
+    assert_equal(ours, truth, network.named_parameters(), tolerance=1e-7)  # chances are in single precision
+
+
+@pytest.mark.parametrize(("power", "limit"), [(-0.5, 0.0), (2.5, 2.0)])
+def test_the_power_of_a_share_stays_between_0_and_2(power, limit):
+    network = double(9, concepts=3, dim=4)
+    x = torch.rand(3, 9, generator=torch.Generator().manual_seed(0)) < 0.4
+    noise = network.draw_noise(histories_of(x), torch.Generator().manual_seed(1))
+    losses = []
+    for value in (power, limit):
+        torch.nn.init.constant_(network.share_power, value)
+        losses.append(network.loss(histories_of(x), noise, 1.0).total.item())
+        assert losses[-1] == pytest.approx(algorithm_1(network, x, noise, 1.0).item(), rel=1e-12)
+    assert losses[0] == losses[1]
+
+
+def copy_of(generator):
+    return torch.Generator().set_state(generator.get_state())
+
+
+@every_extension
+def test_an_empty_and_a_full_history_in_one_batch_equal_algorithm_1(extensions):
+    network = double(30, concepts=3, dim=5, **extensions)
     x = torch.zeros(3, 30, dtype=torch.bool)
     x[1] = True
     x[2, 4] = True
     noise = network.draw_noise(histories_of(x), torch.Generator().manual_seed(1))
-    ours = network.loss(histories_of(x), noise, 2.0)
-    assert ours.total.item() == pytest.approx(algorithm_1(network, x, noise, 2.0).item(), rel=1e-12)
+    ours, truth = network.loss(histories_of(x), noise, 2.0).total, algorithm_1(network, x, noise, 2.0)
+    assert ours.item() == pytest.approx(truth.item(), rel=1e-12)
+    assert_equal(ours, truth, network.named_parameters())
 
 
-def test_single_precision_loss_agrees_with_algorithm_1():
-    network = network_of(40, concepts=4, dim=8)
+@every_extension
+def test_single_precision_loss_agrees_with_algorithm_1(extensions):
+    network = double(40, concepts=4, dim=8, **extensions)
     x = torch.rand(6, 40, generator=torch.Generator().manual_seed(0)) < 0.3
     noise = network.draw_noise(histories_of(x), torch.Generator().manual_seed(1))
     truth = algorithm_1(network, x, noise, 1.0).item()
@@ -135,7 +127,7 @@ def test_kl_is_that_of_two_normal_distributions_with_its_constant_part():
 
 
 def test_gumbel_softmax_draws_concepts_with_their_probabilities():
-    network = network_of(6, concepts=3, dim=4)
+    network = double(6, concepts=3, dim=4)
     histories = histories_of(torch.ones(1, 6, dtype=torch.bool))
     generator = torch.Generator().manual_seed(0)
     counts = torch.zeros(6, 3)
@@ -146,46 +138,48 @@ def test_gumbel_softmax_draws_concepts_with_their_probabilities():
 
 
 def test_dropout_keeps_the_expected_share_and_scales_it_up():
-    network = network_of(3, dropout=0.3)
+    network = double(3, dropout=0.3)
     histories = histories_of(torch.ones(4000, 3, dtype=torch.bool))
     keep = network.draw_noise(histories, torch.Generator().manual_seed(0)).keep
     assert set(keep.unique().tolist()) == {0.0, 1 / 0.7}
     assert keep.mean().item() == pytest.approx(1, abs=0.03)
 
 
+@every_extension
 @pytest.mark.parametrize("assignment", ["hard", "soft"])
 @pytest.mark.parametrize("similarity", ["cosine", "inner"])
-def test_scores_are_the_log_probabilities_of_the_decoder(assignment, similarity):
-    network = network_of(1500, concepts=4, dim=6, assignment=assignment, similarity=similarity)
+def test_scores_are_the_log_probabilities_of_the_decoder(assignment, similarity, extensions):
+    network = double(1500, concepts=4, dim=6, assignment=assignment, similarity=similarity, **extensions)
     x = torch.rand(3, 1500, generator=torch.Generator().manual_seed(0)) < 0.01
     log_c = network.mode_assignment()
-    z = network.components(histories_of(x), log_c)
+    z, _, log_w = network.encode(histories_of(x), log_c)
     decoder = Decoder(network.direction(network.item_vectors.detach()), log_c.detach(), 0.1, assignment == "hard")
-    ours = decoder.log_probabilities(z)
+    ours = decoder.log_probabilities(Mixture(z, log_w))
+    w = torch.ones(3, 4, dtype=torch.float64) if log_w is None else log_w.exp()
     h, c = network.item_vectors.detach(), log_c.detach().exp()
     if similarity == "cosine":
         z, h = (torch.nn.functional.normalize(v, dim=-1) for v in (z, h))
-    p = torch.einsum("ik,uki->ui", c, torch.exp(torch.einsum("ukd,id->uki", z, h) / 0.1))
+    p = torch.einsum("uk,ik,uki->ui", w, c, torch.exp(torch.einsum("ukd,id->uki", z, h) / 0.1))
     torch.testing.assert_close(ours, (p / p.sum(dim=1, keepdim=True)).log())
 
 
 def test_hard_assignment_is_one_hot_at_the_most_likely_concept():
-    network = network_of(20, concepts=3, assignment="hard")
+    network = double(20, concepts=3, assignment="hard")
     one_hot = network.mode_assignment().exp()
     assert torch.equal(one_hot.sum(dim=1), torch.ones(20, dtype=torch.float64))
     assert torch.equal(one_hot.argmax(dim=1), network.log_assignment().argmax(dim=1))
 
 
 def test_components_have_unit_length_and_do_not_change_from_call_to_call():
-    network = network_of(20, concepts=3)
+    network = double(20, concepts=3)
     histories = histories_of(torch.rand(5, 20, generator=torch.Generator().manual_seed(0)) < 0.4)
-    first = network.components(histories, network.mode_assignment())
+    first = network.encode(histories, network.mode_assignment()).mean
     torch.testing.assert_close(first.norm(dim=-1), torch.ones(5, 3, dtype=torch.float64))
-    assert torch.equal(first, network.components(histories, network.mode_assignment()))
+    assert torch.equal(first, network.encode(histories, network.mode_assignment()).mean)
 
 
 def test_effective_concepts_counts_equal_shares_fully_and_a_collapse_as_one():
-    network = network_of(8, concepts=4, dim=4)
+    network = double(8, concepts=4, dim=4)
     with torch.no_grad():
         network.prototypes.copy_(torch.eye(4))
         network.item_vectors.copy_(torch.eye(4).repeat(2, 1))
@@ -220,6 +214,35 @@ def test_encode_gives_confidence_that_sums_to_the_known_items(trained):
     assert encoding.confidence.sum() == pytest.approx(3, rel=1e-4)
     assert encoding.components.shape == (model.settings.concepts, model.settings.dim)
     assert np.linalg.norm(encoding.components, axis=1) == pytest.approx(1, rel=1e-4)
+
+
+@pytest.mark.parametrize("assignment", ["hard", "soft"])
+def test_membership_is_the_softmax_of_cosines_with_the_prototypes(trained, assignment):
+    model = copy.deepcopy(trained[0])
+    model.settings = model.network.settings = model.settings.model_copy(update={"assignment": assignment})
+    h, m = (table.detach().double().numpy() for table in (model.network.item_vectors, model.network.prototypes))
+    h, m = (table / np.linalg.norm(table, axis=1, keepdims=True) for table in (h, m))
+    membership = model.membership()
+    assert membership == pytest.approx(softmax(h @ m.T / model.settings.assignment_temperature, axis=1), abs=1e-5)
+    assert membership.sum(axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_with_one_concept_shares_change_nothing(shop_split):
+    models = [
+        MacridVAE(concepts=1, dim=4, concept_shares=shares).fit(shop_split.train, epochs=3, seed=0, device="cpu")
+        for shares in ("on", "off")
+    ]
+    on, off = (model.scores(shop_split.test.history) for model in models)
+    torch.testing.assert_close(on, off, rtol=0, atol=1e-4)
+
+
+def test_the_preset_of_the_paper_has_the_weights_of_algorithm_1_only(shop_split):
+    settings = {name: value for name, value in PRESETS["paper"].items() if name in MacridVAESettings.model_fields}
+    model = MacridVAE(**settings, dim=4).fit(shop_split.train, epochs=1, device="cpu")
+    assert {name.partition(".")[0] for name in model.state()} == {
+        "prototypes", "item_vectors", "context_vectors", "layers"
+    }  # fmt: skip
+    assert model.network.assignment_temperature == model.settings.temperature
 
 
 class TestContract(RecommenderContract):

@@ -135,12 +135,12 @@ def slow(model, heldout, knob, columns):
     unseen = len(items) - heldout.history.toarray()[:, items].sum(axis=1)
     users = np.flatnonzero(((heldout.history @ np.exp(log_c))[:, k] >= 3) & (unseen >= 10))
 
-    def scores_at(z, value):
+    def scores_at(z, log_w, value):
         z = z.copy()
         if value is not None:
             rest = z[k] - (z[k] @ e) * e
             z[k] = value * e + np.sqrt(1 - value**2) * rest / np.linalg.norm(rest)
-        return logsumexp(z @ h.T / tau + log_c.T, axis=0)
+        return logsumexp(z @ h.T / tau + log_c.T + log_w[:, None], axis=0)
 
     def best(scores, seen, among, n):
         left = [item for item in among if item not in seen]
@@ -165,10 +165,10 @@ def slow(model, heldout, knob, columns):
     rows = {name: [] for name in ("monotonicity", "moves", "far", "smoothness", "overlap")}
     shift, drift = [[] for _ in others], [[] for _ in others]
     ndcg = {-1: [], 0: [], 1: []}
-    components = space.components(heldout.history).astype(np.float64)
+    components, log_weights = (part.astype(np.float64) for part in space.encode(heldout.history))
     for user in users:
-        seen, z = set(heldout.history[[user]].indices.tolist()), components[user]
-        lists = [best(scores_at(z, value), seen, items, 10) for value in values]
+        seen, z, log_w = set(heldout.history[[user]].indices.tolist()), components[user], log_weights[user]
+        lists = [best(scores_at(z, log_w, value), seen, items, 10) for value in values]
 
         def averages(of, lists=lists):
             return np.array([np.nanmean([of[place[item]] for item in one]) for one in lists])
@@ -189,7 +189,7 @@ def slow(model, heldout, knob, columns):
         for sign in (-1, 0, 1):
             ends = min(direction.low, now), max(direction.high, now)
             value = None if sign == 0 else float(np.clip(now + sign * quarter, *ends))
-            tops[sign] = best(scores_at(z, value), seen, range(len(h)), 100)
+            tops[sign] = best(scores_at(z, log_w, value), seen, range(len(h)), 100)
             if targets:
                 gained = sum(1 / np.log2(rank + 2) for rank, item in enumerate(tops[sign]) if item in targets)
                 ndcg[sign].append(gained / ideal)

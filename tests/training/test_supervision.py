@@ -187,7 +187,7 @@ def slow_loss(network, s, rows):
     h = h / np.linalg.norm(h, axis=1, keepdims=True)
     m = network.prototypes.detach().double().numpy()
     m = m / np.linalg.norm(m, axis=1, keepdims=True)
-    p = np.exp(h @ m.T / 0.1)
+    p = np.exp(h @ m.T / network.assignment_temperature)
     p /= p.sum(1, keepdims=True)
     q, trust = s.targets.double().numpy(), s.trust.double().numpy()
     total = -sum(trust[i] * q[i, c] * np.log(p[i, c]) for i in rows for c in range(s.classes)) / len(rows)
@@ -286,7 +286,7 @@ def test_the_dimension_of_an_attribute_follows_it_in_every_concept(shop_split, s
         "concept": {items[i]: int(category[i]) for i in range(len(items))},
         "size": {items[i]: float(size[i]) for i in range(len(items)) if not np.isnan(size[i])},
     }
-    model = fit(small(), shop_split, labels=labels, epochs=40)
+    model = fit(small(start="svd"), shop_split, labels=labels, epochs=40)
     directions = torch.nn.functional.normalize(model.network.item_vectors.detach(), dim=1).numpy()
     for number in np.unique(category[~np.isnan(size)]):
         members = category == number

@@ -181,10 +181,12 @@ def choose_precision(precision: Literal["auto"] | Precision, device: torch.devic
 
 
 def check_fits(model: NeuralRecommender) -> None:
-    """On a GPU, kernels hold a whole vector on the chip, which limits dim."""
-    dim = getattr(model.settings, "dim", 0) + (getattr(model.settings, "concept_shares", None) == "on")
-    if dim > LARGEST_DIM and kernels.serve(model.network.item_vectors):
-        raise SettingsError(f"dim is {dim}; the limit on a GPU is {LARGEST_DIM}; lower it, or train on the CPU")
+    """On a GPU, kernels hold a whole vector on the chip, which limits dim; concept shares need one dimension more."""
+    dim, limit = getattr(model.settings, "dim", 0), LARGEST_DIM
+    if getattr(model.settings, "concept_shares", None) == "on":
+        limit -= 1
+    if dim > limit and kernels.serve(model.network.item_vectors):
+        raise SettingsError(f"dim is {dim}; the limit on a GPU is {limit}; lower it, or train on the CPU")
 
 
 def beta_of(model: NeuralRecommender, settings: TrainingSettings, epoch: int) -> float:
