@@ -52,7 +52,7 @@ def svd_start(
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
-        vectors[:, :rank] += item_factors(matrix, rank, generator)
+        vectors[:, :rank] += item_factors(matrix, rank, torch.Generator().manual_seed(0))
     vectors = F.normalize(vectors, dim=1)
     return vectors, _prototypes(matrix, vectors, concepts, generator, device)
 
@@ -69,8 +69,9 @@ def ease_start(
     regularisation = max(1.0, EASE_REGULARISATION * matrix.nnz / matrix.shape[1])
     weights = ease_weights(matrix, torch.device(device), regularisation)
     left, scale, right = truncated_svd(
-        weights.matmul, weights.t().matmul, weights.shape, min(dim, len(weights)), generator, device
-    )
+        weights.matmul, weights.t().matmul, weights.shape, min(dim, len(weights)), torch.Generator().manual_seed(0),
+        device,
+    )  # fmt: skip
     vectors = 1e-3 * torch.randn(2, len(weights), dim, generator=generator)
     for table, factors in zip(vectors, (right, left), strict=True):
         table[:, : len(scale)] += (factors * scale.sqrt()).cpu()
