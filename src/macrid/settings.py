@@ -69,8 +69,8 @@ class MacridVAESettings(Settings):
     """Settings of a MacridVAE, with the paper's symbols in brackets."""
 
     concepts: Common[Annotated[int, Field(ge=1, le=1024)] | Literal["auto", "merge"]] = "auto"
-    """Number of concepts [K]; auto: from the data, as many as come out the same on halves of the users; merge: training
-    starts with 20 and merges similar ones, as in the paper's supplement."""
+    """Number of concepts [K]; auto: the number of groups that are plain in the data, or 10 if there is none; merge:
+    training starts with 20 and merges similar ones, as in the paper's supplement."""
     dim: Common[int] = Field(100, ge=2, le=4096)
     """Dimensions of item vectors, prototypes and components [d]."""
     temperature: float = Field(0.1, gt=0)

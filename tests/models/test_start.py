@@ -11,6 +11,7 @@ import macrid
 from macrid.errors import TrainingError
 from macrid.evaluation.agreement import nmi
 from macrid.models import reference, start
+from macrid.models.macridvae import NOISE
 from macrid.models.start import (
     EASE_REGULARISATION,
     agreement,
@@ -120,10 +121,16 @@ def test_prototypes_hardly_depend_on_the_seed(begin):
     assert agreement(*labels, torch.ones(60)) > 0.9
 
 
-@pytest.mark.parametrize("clusters", [2, 4, 7, 10])
+@pytest.mark.parametrize("clusters", [4, 7, 10, 14])
 def test_the_number_of_planted_groups_is_found(clusters):
     matrix, _ = groups(users=600, items=180, clusters=clusters)
     assert number_of_concepts(matrix) == clusters
+
+
+@pytest.mark.parametrize(("items", "expected"), [(150, 10), (50, 5)])
+def test_data_without_plain_groups_has_ten_concepts_or_fewer_if_it_is_small(items, expected):
+    chosen = np.random.default_rng(0).random((400, items)) < 0.1
+    assert number_of_concepts(sp.csr_array(chosen.astype(np.float32))) == expected
 
 
 def test_the_number_of_concepts_is_the_same_for_any_order_of_users():
@@ -145,7 +152,7 @@ def test_tiny_data_has_a_consensus_and_a_number_of_concepts(shape):
     labels = consensus(matrix, 6)
     assert labels.shape == (shape[1],)
     assert 0 <= int(labels.min()) <= int(labels.max()) < 6
-    assert number_of_concepts(matrix) == 2
+    assert number_of_concepts(matrix) == max(2, min(10, shape[1] // 10))
 
 
 def test_no_events_at_all_are_accepted():
@@ -222,9 +229,10 @@ def test_a_start_from_ease_begins_as_the_sum_of_the_context_vectors(shop_split):
     model = macrid.MacridVAE(start="ease", dim=12, concepts=3)
     model.fit(shop_split.train, epochs=1, learning_rate=1e-12, average=1, device="cpu")
     items, contexts, _ = ease_start(shop_split.train.matrix, 3, 12, 0)
-    for table, begun in ((model.network.item_vectors, items), (model.network.context_vectors, contexts)):
-        noise = table.detach() - begun  # half structure, half noise
-        assert float(noise.norm(dim=1).mean()) == pytest.approx(1, abs=0.1)
+    network = model.network
+    for table, begun, length in ((network.item_vectors, items, NOISE), (network.context_vectors, contexts, 1)):
+        noise = table.detach() - begun
+        assert float(noise.norm(dim=1).mean()) == pytest.approx(length, rel=0.1)
     identity = model.network.layers[0].weight[:12].detach()
     assert float((identity - torch.eye(12)).abs().max()) < 12**-0.5 + 1e-6
 

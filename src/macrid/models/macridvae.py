@@ -43,7 +43,7 @@ SAMPLE = 1000  # users whose histories a model keeps after training
 MANY = 20  # concepts that "merge" starts with: the most the paper tries
 STRONGEST = 2.0  # power of a share
 NEIGHBOURS = "neighbours."  # before the names of their tensors
-NOISE = 0.1  # length of the random part of an item vector at the start: more makes concepts depend on the seed
+NOISE = 0.3  # length of the random part of an item vector at the start: more makes concepts depend on the seed
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class MacridVAE(NeuralRecommender):
             n.prototypes.copy_(prototypes)
             n.item_vectors.mul_(NOISE).add_(items)
             if self.settings.start != "svd":
-                n.context_vectors.mul_(NOISE).add_(contexts)
+                n.context_vectors.add_(contexts)
                 *hidden, last = n.layers
                 if not hidden:  # a user's component starts as the sum of the vectors of the history
                     last.get_parameter("weight")[:dim] += torch.eye(dim)

@@ -30,14 +30,17 @@ KMEANS_ROUNDS = 50
 KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
 KMEANS_SAMPLE = 1 << 16  # random items of larger catalogues
 CONSENSUS_RANK = 20
-CONSENSUS_POPULARITY = 0.35  # columns are divided by this power of their sum
+CONSENSUS_POPULARITY = 0.25  # columns are divided by this power of their sum
 CONSENSUS_SEEDS = 3
 CONSENSUS_STARTS = 20
 CONSENSUS_ITEMS = 1 << 15  # random items of larger catalogues
 CONSENSUS_EVENTS = 1 << 22  # of random users
-CANDIDATES = (2, 3, 4, 5, 7, 10, 14, 20)  # closer ones cannot be told apart
-HALVINGS = 4
-HALVING_STARTS = 16
+USUAL = 10  # concepts, where no number is plain
+CANDIDATES = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20)
+FEWEST_PER_CONCEPT = 10  # items, on average
+PLAIN = 0.96
+HALVINGS = 2
+HALVING_STARTS = 6
 HALVING_ITEMS = 1 << 11  # the most popular
 
 
@@ -98,10 +101,11 @@ def consensus(matrix: sp.csr_array, concepts: int, device: torch.device | str = 
 
 
 def number_of_concepts(matrix: sp.csr_array, device: torch.device | str = "cpu") -> int:
-    """The number, 2 to 20, whose partition of the popular items says most and still comes out the same on other users.
+    """The number of groups that are plain in the data, if there is one; else 10, or fewer for small catalogues.
 
-    Users are halved several times, and each half gives a partition. The number maximises their mean entropy times the
-    cube of their mean agreement (ARI).
+    A number is plain if halves of the users give the same partition of the popular items, with an agreement (ARI) of at
+    least PLAIN; of several, the largest counts. Most data has no such number: there, 10 is as many as most people can
+    take in and come out much the same in every training.
     """
     matrix = _sorted_users(matrix)
     popularity, popular = _popularity(matrix).sort(descending=True, stable=True)
@@ -109,14 +113,13 @@ def number_of_concepts(matrix: sp.csr_array, device: torch.device | str = "cpu")
     generator = torch.Generator().manual_seed(0)
     sides = [matrix[side] for half in _halves(matrix, HALVINGS) for side in (half, ~half)]
     spaces = [_concept_space(side, generator)[popular] for side in sides]
-    candidates = [number for number in CANDIDATES if number == 2 or number < len(popular)]
-    same, entropy = np.empty(len(candidates)), np.empty(len(candidates))
-    for i, number in enumerate(candidates):
+    for number in sorted(CANDIDATES, reverse=True):
+        if number * FEWEST_PER_CONCEPT > len(popular):
+            continue
         labels = [_partition(space, number, weights.sqrt(), generator, HALVING_STARTS, device) for space in spaces]
-        same[i] = np.mean([agreement(first, second, weights) for first, second in combinations(labels, 2)])
-        shares = torch.stack([torch.bincount(label, weights, minlength=number) for label in labels]) / weights.sum()
-        entropy[i] = torch.special.entr(shares).sum(dim=1).mean()
-    return candidates[int((entropy * same.clip(min=0) ** 3).argmax())]
+        if np.mean([agreement(first, second, weights) for first, second in combinations(labels, 2)]) >= PLAIN:
+            return number
+    return max(2, min(USUAL, len(popular) // FEWEST_PER_CONCEPT))
 
 
 def agreement(first: Tensor, second: Tensor, weights: Tensor) -> float:
