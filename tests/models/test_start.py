@@ -121,7 +121,7 @@ def test_prototypes_hardly_depend_on_the_seed(begin):
     assert agreement(*labels, torch.ones(60)) > 0.9
 
 
-@pytest.mark.parametrize("clusters", [4, 7, 10, 14])
+@pytest.mark.parametrize("clusters", [4, 7, 10, 12])
 def test_the_number_of_planted_groups_is_found(clusters):
     matrix, _ = groups(users=600, items=180, clusters=clusters)
     assert number_of_concepts(matrix) == clusters
