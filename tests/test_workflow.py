@@ -234,7 +234,7 @@ def test_a_model_saved_in_python_is_a_complete_run(saved, shop_split):
         "evaluate --split validation",
         "inspect",
         "names",
-        "steer --history bag-0001 --concept 0 --dimension 0 --to 0",
+        "steer --history bag-0001 --concept 0 --dimension 0 --by 0",
     ],
 )
 def test_commands_work_on_a_run_saved_in_python(saved, monkeypatch, capsys, command):
