@@ -11,7 +11,7 @@ from torch import Tensor
 
 from macrid.models.macridvae import MacridNetwork
 from macrid.ops.batches import DeviceHistories
-from macrid.settings import MacridVAESettings, TrainingSettings
+from macrid.settings import ADDED, MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.step import Step, products
 
@@ -29,7 +29,7 @@ class Ours:
         settings = TrainingSettings.make(training, batch_size=batch, precision=precision)
         self.sampled = settings.likelihood == "sampled"
         with device:
-            self.network = MacridNetwork(matrix.shape[1], MacridVAESettings.make(concepts=concepts, dim=dim))
+            self.network = MacridNetwork(matrix.shape[1], MacridVAESettings.make(ADDED, concepts=concepts, dim=dim))
         self.generator = torch.Generator(device).manual_seed(0)
         self.network.initialise(self.generator)
         self.network.precision = precision
@@ -72,7 +72,9 @@ class Dense:
         self.matrix, self.device, self.batch, self.tf32 = matrix, device, batch, tf32
         kind = PartitionDense if at_once else DenseMacridVAE
         with device:
-            self.model = kind(matrix.shape[1], MacridVAESettings.make(concepts=concepts, dim=dim), compiled=compiled)
+            self.model = kind(
+                matrix.shape[1], MacridVAESettings.make(ADDED, concepts=concepts, dim=dim), compiled=compiled
+            )
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE, fused=True)
         self.generator = torch.Generator(device).manual_seed(0)
 

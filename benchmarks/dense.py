@@ -2,8 +2,9 @@
 
 This is how public implementations are written: a batch is a dense array of users × items, and a loop over the concepts
 multiplies it with the concept's share of every item, encodes it, decodes it to logits of users × items and adds up.
-The loss is that of `macrid.models.macridvae.MacridNetwork` for the same noise, cosine similarity and hidden layers
-without dropout; parameters have the same names, so that both can start from the same weights:
+The loss is that of `macrid.models.macridvae.MacridNetwork` without the extensions to the paper, for the same noise,
+cosine similarity and hidden layers without dropout; parameters have the same names, so that both can start from the
+same weights:
 
     model = DenseMacridVAE(items, settings).to(device)  # compiled=True: its loss through torch.compile
     model.load_state_dict(network.state_dict())

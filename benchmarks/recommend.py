@@ -26,6 +26,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import csr_from_pairs
 from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.ops.vectors import EPSILON
+from macrid.settings import ADDED
 
 CONCEPTS, DIM, HISTORY, N = 7, 100, 70, 10
 
@@ -71,8 +72,8 @@ def timed(answer: Callable[..., np.ndarray], *arguments: Any) -> tuple[float, np
 
 
 def untrained(items: int, assignment: str, device: str) -> MacridVAE:
-    """A model with random weights."""
-    model = MacridVAE(concepts=CONCEPTS, dim=DIM, assignment=assignment)
+    """A model with random weights, without the extensions to the paper, which `dense_top` lacks."""
+    model = MacridVAE(concepts=CONCEPTS, dim=DIM, assignment=assignment, **ADDED)
     model.items = Ids.range(items)
     model.network = model._build(items)
     model.network.initialise(torch.Generator().manual_seed(0))

@@ -13,14 +13,14 @@ from benchmarks.dense import DenseMacridVAE, PartitionDense, dense_rows, train_e
 from benchmarks.measuring import exponent
 
 from macrid.models.macridvae import MacridNetwork
-from macrid.settings import MacridVAESettings
+from macrid.settings import ADDED, MacridVAESettings
 from tests.truth import histories_of
 
 
 @pytest.mark.parametrize("dense_class", [DenseMacridVAE, PartitionDense])
 @pytest.mark.parametrize(("dropout", "hidden_layers"), [(0.0, 0), (0.0, 2), (0.5, 0)])
 def test_dense_loss_and_every_gradient_equal_those_of_the_network(dense_class, dropout, hidden_layers):
-    settings = MacridVAESettings.make(concepts=3, dim=6, hidden_layers=hidden_layers, width=5, dropout=dropout)
+    settings = MacridVAESettings.make(ADDED, concepts=3, dim=6, hidden_layers=hidden_layers, width=5, dropout=dropout)
     generator = torch.Generator().manual_seed(0)
     network = MacridNetwork(40, settings).double()
     network.initialise(generator)

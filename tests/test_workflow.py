@@ -15,6 +15,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.data import store
 from macrid.errors import DataError, RunError, SettingsError
 from macrid.recipe import PRESETS, Recipe
+from macrid.settings import ADDED
 from macrid.workflow import Progress
 
 QUICK = {"concepts": 3, "dim": 6, "epochs": 2, "batch_size": 60, "seed": 4, "device": "cpu"}
@@ -94,6 +95,7 @@ def test_the_preset_of_the_paper_is_its_algorithm_and_named_settings_win(shop_sp
     run = macrid.train(shop_split, tmp_path / "run", preset="paper", baselines=False, **QUICK, average=2)
     settings, training = run.model.settings, run.model.training
     assert (settings.start, settings.assignment, settings.similarity) == ("random", "hard", "cosine")
+    assert ADDED.items() <= settings.model_dump().items()
     assert (training.balance, training.average) == (0, 2)
     fields = {**type(settings).model_fields, **type(training).model_fields}
     assert PRESETS["paper"].keys() <= fields.keys()
@@ -234,7 +236,7 @@ def test_a_model_saved_in_python_is_a_complete_run(saved, shop_split):
         "evaluate --split validation",
         "inspect",
         "names",
-        "steer --history bag-0001 --concept 0 --dimension 0 --to 0",
+        "steer --history bag-0001 --concept 0 --dimension 0 --by 0",
     ],
 )
 def test_commands_work_on_a_run_saved_in_python(saved, monkeypatch, capsys, command):

@@ -64,13 +64,13 @@ def scores_turned(model, histories, rotation):
     items, prototypes = (table.detach().numpy().astype(float) for table in (network.item_vectors, network.prototypes))
     if is_cosine:
         items, prototypes = unit(items), unit(prototypes)
-    components = space_of(model).components(histories).astype(float)
+    components, log_weights = (part.astype(float) for part in space_of(model).encode(histories))
     rotation = rotation.astype(float)
     logits, products = [], []
     for k, turn in enumerate(rotation):
         turned = items @ turn.T
-        logits.append(turned @ (turn @ prototypes[k]) / s.temperature)
-        products.append(components[:, k] @ turn.T @ turned.T / s.temperature)  # (users, items)
+        logits.append(turned @ (turn @ prototypes[k]) / network.assignment_temperature)
+        products.append(components[:, k] @ turn.T @ turned.T / s.temperature + log_weights[:, [k]])  # (users, items)
     log_c = log_softmax(np.stack(logits, axis=1), axis=1)  # (items, concepts)
     if s.assignment == "hard":
         log_c = np.where(log_c == log_c.max(axis=1, keepdims=True), 0.0, -np.inf)

@@ -105,6 +105,15 @@ def test_items_with_tiny_assignments_are_ranked_too(temperature):
     )
 
 
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("temperature", [0.1, 0.001])
+def test_items_of_concepts_with_tiny_weights_are_ranked_too(hard, temperature):
+    z, h, log_c, log_w = problem(3, 2, 4, 50, dtype=torch.float32, faint=1.0)
+    concept_of = log_c.argmax(dim=1) if hard else None
+    ranking = top(z, h, log_c, log_w, temperature, 50, concept_of=concept_of)
+    check(ranking, naive(z, h, log_c, log_w, temperature, concept_of), torch.tensor(False), 1e-6 / temperature)
+
+
 def test_vectors_of_any_length_are_ranked_without_overflow():
     z, h, log_c, log_w = problem(3, 2, 4, 50, dtype=torch.float32)
     z, h = 30 * z, 4 * h

@@ -10,6 +10,7 @@ from macrid.models.multvae import MultVAE
 from macrid.paper import figure4, table1
 from macrid.paper.reproduce import Plan, Reproduction
 from macrid.recipe import Recipe
+from macrid.settings import ADDED
 
 PLAN = Plan(
     data=("ml-1m", "netflix"), seeds=2, seeds_figure2=2, configurations=2, points=60,
@@ -148,9 +149,9 @@ def test_settings_are_tuned_again_on_request(small, tmp_path, monkeypatch, shop_
     one, progress = work(tmp_path, plan=plan), []
     one._on_part = lambda name, ready: progress.append(name)
     better = one.config("ml-1m", "macridvae", shop_split)
-    assert (better.settings, better.training) == ({"start": "ease"}, {"balance": 0.3})
+    assert (better.settings, better.training) == ({**ADDED, "start": "ease"}, {"balance": 0.3})
     assert scored == [(start, seed) for start in ("svd-encoder", "ease") for seed in range(3)]
-    storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {"start": "svd-encoder"}
+    storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {**ADDED, "start": "svd-encoder"}
     assert tuned == [
         ("ml-1m-macridvae", 0.0, fixed, storage, 7),
         ("ml-1m-macridvae-balance", 0.3, fixed, storage, 7),

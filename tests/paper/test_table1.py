@@ -3,6 +3,7 @@ import pytest
 from macrid.models import model_class
 from macrid.paper import table1
 from macrid.recipe import Recipe
+from macrid.settings import ADDED
 from macrid.tuning.space import BUDGET_DIM
 
 ITEMS = {"ml-latest-small": 5_168, "ml-1m": 3_502, "ml-1m-ge3": 3_605, "alishop-7c-4k": 19_362}
@@ -15,6 +16,7 @@ def test_tuned_settings_exist_and_are_valid(data, model):
     assert config.model == model
     assert config.about["study"] == f"{data}-{model}"
     assert config.about["trials"] >= (24 if model == "ease" else 200)
+    assert model != "macridvae" or ADDED.items() <= config.settings.items()
 
 
 @pytest.mark.parametrize("data", ["ml-1m", "alishop-7c-4k"])
@@ -39,7 +41,7 @@ def test_a_measurement_is_deterministic_for_a_seed(shop_split):
     assert first["test"] == again["test"] != other["test"]
     assert other["seed"] == 1
     assert first["users"] == 50
-    assert first["parameters"] == 2 * 160 * 8 + 7 * 8 + 8 * 16 + 16
+    assert first["parameters"] == 2 * 160 * 8 + 7 * 8 + 8 * 16 + 16 + 8 * 16 + 1
     assert table1.validation_score(shop_split, config, 1) == other["validation"]
 
 

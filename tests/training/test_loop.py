@@ -15,7 +15,7 @@ import torch
 
 import macrid
 from macrid.errors import CollapseWarning, DataError, RunError, SettingsError, TrainingError
-from macrid.settings import TrainingSettings
+from macrid.settings import ADDED, TrainingSettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import loop
 
@@ -279,17 +279,19 @@ def test_a_checkpoint_of_other_settings_or_data_is_an_error_that_names_them(shop
 
 
 def test_a_checkpoint_from_before_some_settings_existed_is_resumed(shop_split, tmp_path, monkeypatch):
-    whole = fit(small(), shop_split, epochs=4)
+    whole = fit(small(**ADDED), shop_split, epochs=4)
     of_today = checkpoints.fingerprint
-    newer = ("likelihood", "negatives", "sampling", "precision")
+    newer = ("likelihood", "negatives", "sampling", "precision", *ADDED)
     monkeypatch.setattr(
         checkpoints, "fingerprint", lambda *args: {k: v for k, v in of_today(*args).items() if k not in newer}
     )
-    fit(small(), shop_split, epochs=2, checkpoint=tmp_path)
+    fit(small(**ADDED), shop_split, epochs=2, checkpoint=tmp_path)
     monkeypatch.setattr(checkpoints, "fingerprint", of_today)
-    assert same(weights(whole), weights(fit(small(), shop_split, epochs=4, checkpoint=tmp_path, resume=True)))
+    assert same(weights(whole), weights(fit(small(**ADDED), shop_split, epochs=4, checkpoint=tmp_path, resume=True)))
     with pytest.raises(RunError, match=r"likelihood.*'exact'.*'sampled'"):
-        fit(small(), shop_split, checkpoint=tmp_path, resume=True, likelihood="sampled")
+        fit(small(**ADDED), shop_split, checkpoint=tmp_path, resume=True, likelihood="sampled")
+    with pytest.raises(RunError, match=r"whole_history.*'off'.*'on'"):
+        fit(small(), shop_split, checkpoint=tmp_path, resume=True)
 
 
 def test_a_checkpoint_with_a_removed_setting_is_resumed_if_it_had_no_effect(shop_split, tmp_path, monkeypatch):

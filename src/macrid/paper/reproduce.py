@@ -145,7 +145,8 @@ class Reproduction:
         configs = [
             tune(
                 split, model, trials=trials, storage=f"sqlite:///{folder}/{data}.{model}.db",
-                name="-".join([data, model, *training]), fixed=table1.FIXED.get(model),
+                name="-".join([data, model, *(setting for setting, value in training.items() if value)]),
+                fixed=table1.FIXED.get(model),
                 **{**training, **self.plan.training},
             )
             for training in (table1.TRAINING if has_seeds(model) else ({},))

@@ -13,6 +13,7 @@ import numpy as np
 from macrid.evaluation.ranking import PAPER_METRICS, evaluate
 from macrid.models import model_class
 from macrid.recipe import Recipe
+from macrid.settings import ADDED
 from macrid.tuning.space import config_of
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ METHODS = {
     "macridvae": "MacridVAE",
 }
 """By name; after a dash comes a variant with the same tuned settings."""
-FIXED = {"macridvae": {"start": "svd-encoder"}}
+FIXED = {"macridvae": {**ADDED, "start": "svd-encoder"}}
 """Settings that are not tuned."""
 STARTS = ("svd-encoder", "ease")
 """After tuning, the one that does better on validation users is used."""
 START_SEEDS = 3
-TRAINING: tuple[dict[str, Any], ...] = ({}, {"balance": 0.3})
+TRAINING: tuple[dict[str, Any], ...] = ({"balance": 0.0}, {"balance": 0.3})
 """Every network is tuned with each of these; the one that does better on validation users is used."""
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
     "alishop-7c": {
