@@ -18,14 +18,12 @@ from macrid.files import write_atomically, writing
 from macrid.settings import ADDED, TrainingSettings, model_settings
 
 KEYS = ("model", "settings", "training")
+ALGORITHM_1: dict[str, Any] = {**ADDED, "concepts": 7, "temperature": 0.1, "beta": 1.0, "dropout": 0.5}
+"""Settings of a MacridVAE without extensions and without what follows from the data."""
 PRESETS: dict[str, dict[str, Any]] = {
     "best": {},
     "paper": {
-        **ADDED,
-        "concepts": 7,
-        "temperature": 0.1,
-        "beta": 1.0,
-        "dropout": 0.5,
+        **ALGORITHM_1,
         "start": "random",
         "assignment": "hard",
         "similarity": "cosine",

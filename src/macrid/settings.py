@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from macrid.errors import SettingsError
@@ -109,6 +109,12 @@ class MacridVAESettings(Settings):
     """Other items whose presence in a history adds to an item's score, the strongest of EASE's weights; how much they
     add is chosen on validation users. 0: none, as in the paper."""
 
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.concepts == 1 and self._was_set("concept_shares") and self.concept_shares == "on":
+            raise PydanticCustomError("shares", "concept_shares is 'on', but concepts is 1; drop one of the two")
+        return self
+
     def suited_to(self, items: int, items_per_user: float) -> Self:
         """With `temperature`, `assignment_temperature` and `dropout` from the size of the data, unless they were set.
 
@@ -117,11 +123,13 @@ class MacridVAESettings(Settings):
         """
         range_ = math.log(max(items / max(items_per_user, 1.0), 1.0))
         temperature = self.temperature if self._was_set("temperature") else min(0.1, max(0.05, 0.6 / max(range_, 1.0)))
-        suited = {
+        suited: dict[str, Any] = {
             "temperature": temperature,
             "assignment_temperature": 0.7 * temperature,
             "dropout": min(0.7, max(0.6, 0.6 + 0.1 * math.log2(50 / max(items_per_user, 1.0)))),
         }
+        if self.concepts == 1:
+            suited["concept_shares"] = "off"
         return self.model_copy(update={name: value for name, value in suited.items() if not self._was_set(name)})
 
     def _was_set(self, name: str) -> bool:
@@ -356,7 +364,9 @@ def _messages(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]
 
 
 def _message(settings: type[Settings], detail: Any) -> str:
-    name = str(detail["loc"][0]) if detail["loc"] else "settings"
+    if not detail["loc"]:
+        return str(detail["msg"])
+    name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         if settings is not TrainingSettings and name in TrainingSettings.model_fields:
             return f"'{name}' is a training setting; pass it to fit"

@@ -102,6 +102,9 @@ def train(
         tell(Progress("computing", "computing the model"))
         recommender.fit(split.train, validation=split.validation, **training)
     seconds = time.perf_counter() - begin
+    note = getattr(recommender, "neighbours_note", None)
+    if note is not None:
+        tell(Progress("note", note))
     tell(Progress("scoring", "scoring"))
     metrics = _metrics(recommender, heldout, seconds)
     runs.save(recommender, folder, overwrite=True, heldout=heldout, metrics=metrics, data=known)

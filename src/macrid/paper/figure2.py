@@ -12,7 +12,7 @@ import numpy as np
 from macrid.evaluation.agreement import ari, effective_concepts, matched_accuracy, nmi, purity
 from macrid.evaluation.ranking import evaluate
 from macrid.models.macridvae import MacridVAE
-from macrid.recipe import Recipe
+from macrid.recipe import ALGORITHM_1, Recipe
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -23,14 +23,16 @@ SHOWN_COMPONENTS = 2  # of every user, the most confident ones
 
 
 def config(similarity: str) -> Recipe:
-    """One concept per category; default settings otherwise."""
-    return Recipe("macridvae", {"concepts": CONCEPTS, "similarity": similarity})
+    """Algorithm 1 with soft assignment, started from an SVD; one concept per category."""
+    settings = {**ALGORITHM_1, "concepts": CONCEPTS, "similarity": similarity, "start": "svd"}
+    return Recipe("macridvae", settings, {"balance": 0.0})
 
 
 def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **training: Any) -> dict[str, Any]:
     """Train and score the concepts, with a map of `points` items (None: all; 0: no map)."""
-    model = MacridVAE(**config(similarity).settings)
-    model.fit(split.train, validation=split.validation, seed=seed, **training)
+    recipe = config(similarity)
+    model = MacridVAE(**recipe.settings)
+    model.fit(split.train, validation=split.validation, **{**recipe.training, "seed": seed, **training})
     result: dict[str, Any] = {"seed": seed, **agreement(model, split)}
     if points != 0:
         from macrid.pictures.maps import items_and_users

@@ -20,12 +20,12 @@ from macrid.control.traverse import Traversal, traverse
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.evaluation.agreement import spearman
 from macrid.models.macridvae import MacridVAE
-from macrid.recipe import Recipe
+from macrid.recipe import ALGORITHM_1, Recipe
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
 
-CONFIG = Recipe("macridvae")
+CONFIG = Recipe("macridvae", {**ALGORITHM_1, "start": "svd"}, {"balance": 0.0})
 DATA = ("shop", "ml-1m")
 STRIPS = 4
 STEPS = 8
@@ -37,7 +37,7 @@ MIN_USERS = 20  # per item: little is known about rarer ones
 def compute(split: Split, seed: int, **training: Any) -> dict[str, Any]:
     """Train, turn and name the axes, and walk along them."""
     model = MacridVAE(**CONFIG.settings)
-    model.fit(split.train, validation=split.validation, seed=seed, **training)
+    model.fit(split.train, validation=split.validation, **{**CONFIG.training, "seed": seed, **training})
     understand(model, histories=split.validation.history)
     return {"seed": seed, "strips": [_strip(model, *chosen) for chosen in shown(model)], "measured": measured(model)}
 

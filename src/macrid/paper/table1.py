@@ -30,7 +30,7 @@ METHODS = {
     "macridvae": "MacridVAE",
 }
 """By name; after a dash comes a variant with the same tuned settings."""
-FIXED = {"macridvae": {**ADDED, "start": "svd-encoder"}}
+FIXED = {"macridvae": {**ADDED, "temperature": 0.1, "start": "svd-encoder"}}
 """Settings that are not tuned."""
 STARTS = ("svd-encoder", "ease")
 """After tuning, the one that does better on validation users is used."""
