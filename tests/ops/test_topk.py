@@ -9,12 +9,12 @@ from macrid.ops import kernels, topk
 from macrid.ops.topk import Decoder, Mixture
 
 
-def top(components, items, log_assignment, log_weights, temperature, n, concept_of=None, **choice):
+def top(components, items, log_assignment, log_weights, temperature, n, concept_of=None, linear=None, **choice):
     decoder = Decoder(items, log_assignment, temperature, concept_of is not None)
-    return topk.top(decoder, Mixture(components, log_weights), n, **choice)
+    return topk.top(decoder, Mixture(components, log_weights, linear), n, **choice)
 
 
-def naive(components, items, log_assignment, log_weights, temperature, concept_of=None):
+def naive(components, items, log_assignment, log_weights, temperature, concept_of=None, linear=None):
     """log p_ui − log Z_u in float64: (batch, items)."""
     z, h, log_c = components.double(), items.double(), log_assignment.double()
     log_w = torch.zeros(z.shape[:2]) if log_weights is None else log_weights.double()
@@ -22,7 +22,7 @@ def naive(components, items, log_assignment, log_weights, temperature, concept_o
         likeliest = torch.nn.functional.one_hot(concept_of, log_c.shape[1]).bool()
         log_c = log_c.masked_fill(~likeliest, -torch.inf)
     logits = torch.stack([z[:, k] @ h.t() / temperature + log_c[:, k] + log_w[:, [k]] for k in range(z.shape[1])])
-    scores = logits.logsumexp(dim=0)
+    scores = logits.logsumexp(dim=0) + (0 if linear is None else linear.double())
     return scores - scores.logsumexp(dim=1, keepdim=True)
 
 
@@ -58,10 +58,26 @@ def check(ranking, truth, forbidden, tolerance):
     temperature=st.sampled_from([0.001, 0.1, 10.0]), hide=st.booleans(), limit=st.booleans(),
     tile=st.sampled_from([1, 8, 64, 1 << 19]), block=st.sampled_from([1, 30, 1 << 24]),
     users=st.sampled_from([1, 3, 512]), group=st.sampled_from([2, 16]), zero=st.sampled_from([0.0, 0.5]),
-    weights=st.sampled_from(["none", "random", "faint"]),
+    weights=st.sampled_from(["none", "random", "faint"]), linear=st.sampled_from([None, 1.0, 100.0]),
 )  # fmt: skip
 def test_the_best_equal_those_of_a_full_sort_for_any_tiles(
-    batch, concepts, dim, items, n, hard, seed, temperature, hide, limit, tile, block, users, group, zero, weights
+    batch,
+    concepts,
+    dim,
+    items,
+    n,
+    hard,
+    seed,
+    temperature,
+    hide,
+    limit,
+    tile,
+    block,
+    users,
+    group,
+    zero,
+    weights,
+    linear,
 ):
     z, h, log_c, log_w = problem(batch, concepts, dim, items, seed, zero=zero, faint=0.5 * (weights == "faint"))
     log_w = None if weights == "none" else log_w
@@ -69,15 +85,27 @@ def test_the_best_equal_those_of_a_full_sort_for_any_tiles(
     hidden = torch.rand(batch, items, generator=generator) < (0.3 if hide else 0)
     allowed = torch.rand(items, generator=generator) >= (0.3 if limit else 0)
     concept_of = log_c.argmax(dim=1) if hard else None
+    part = None if linear is None else linear * torch.randn(batch, items, generator=generator, dtype=z.dtype)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"TILE": {"cpu": tile}, "BLOCK": {"cpu": block}, "USERS": users, "GROUP": group}.items():
             patch.setattr(topk, name, value)
         ranking = top(
             z, h, log_c, log_w, temperature, min(n, items), hidden=hidden.nonzero(as_tuple=True) if hide else None,
-            allowed=allowed if limit else None, concept_of=concept_of,
+            allowed=allowed if limit else None, concept_of=concept_of, linear=part,
         )  # fmt: skip
     assert ranking[0].shape == ranking[1].shape == (batch, min(n, items))
-    check(ranking, naive(z, h, log_c, log_w, temperature, concept_of), hidden | ~allowed, 1e-10)
+    check(ranking, naive(z, h, log_c, log_w, temperature, concept_of, part), hidden | ~allowed, 1e-10)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("length", [1.0, 30.0])
+def test_the_linear_part_adds_to_every_log_probability(hard, length):
+    z, h, log_c, log_w = problem(5, 3, 6, 40)
+    linear = length * torch.randn(5, 40, generator=torch.Generator().manual_seed(1), dtype=z.dtype)
+    concept_of = log_c.argmax(dim=1) if hard else None
+    found = Decoder(h, log_c, 0.1, hard).log_probabilities(Mixture(z, log_w, linear))
+    expected = naive(z, h, torch.zeros_like(log_c) if hard else log_c, log_w, 0.1, concept_of, linear)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("hard", [False, True])

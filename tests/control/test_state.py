@@ -1,0 +1,53 @@
+"""The linear part of a score fades as a user is moved."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import macrid
+from macrid.concepts.space import space_of
+from macrid.control.moves import Move
+from macrid.control.state import FADING, State, faded
+
+
+@pytest.fixture(scope="module")
+def fitted(shop_split):
+    model = macrid.MacridVAE(concepts=4, dim=8)
+    return model.fit(shop_split.train, validation=shop_split.validation, epochs=2, device="cpu"), shop_split
+
+
+def test_without_moves_the_list_is_that_of_recommend(fitted):
+    model, split = fitted
+    assert model.neighbours is not None
+    history = [model.items[int(place)] for place in split.test.history[[3]].indices]
+    assert macrid.steer(model, history, n=20).ids == model.recommend(history, 20).ids
+
+
+def test_scores_after_a_move_are_those_of_the_formula(fitted):
+    model, split = fitted
+    history = split.test.history[[5]]
+    (start,) = State.all_of(space_of(model), history)
+    moved = start.after([Move(concept=1, share=0.7)]).state
+    before, after = start.log_p.double().exp(), moved.log_p.double().exp()
+    overlap = float(torch.minimum(before, after).sum())
+    assert 0 < overlap < 0.95
+    linear = overlap**FADING * model.neighbours.scores(history)[0].double()
+    expected = (after.log() + linear).log_softmax(dim=0)
+    torch.testing.assert_close(moved.scores.double(), expected, rtol=0, atol=1e-4)
+
+
+def test_several_moves_fade_by_the_way_from_the_start(fitted):
+    model, split = fitted
+    (start,) = State.all_of(space_of(model), split.test.history[[5]])
+    there_and_back = start.after([Move(concept=1, share=0.7), Move(concept=1, share=float(start.shares()[1]))]).state
+    torch.testing.assert_close(there_and_back.scores, start.scores, rtol=0, atol=1e-3)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=9), st.integers(0, 99))
+def test_the_factor_is_1_at_the_start_and_never_above(logits, seed):
+    before = torch.tensor(logits, dtype=torch.float64).log_softmax(dim=0)
+    after = torch.from_numpy(np.random.default_rng(seed).normal(size=len(logits))).log_softmax(dim=0)
+    assert float(faded(before, before)) == pytest.approx(1)
+    assert 0 < float(faded(after, before)) <= 1
