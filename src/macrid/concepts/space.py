@@ -100,13 +100,17 @@ class Space:
         return popularity >= (np.median(popularity) if len(popularity) else 0)
 
     def typical_items(self) -> list[tuple[ScoredItem, ...]]:
-        """A few for each concept: from the more popular half of its items, those most certain to be in it."""
-        typical = []
-        for k in range(self.concepts):
-            popular = self.members(k)[self.is_popular(k)]
-            order = np.lexsort((-self.model.popularity[popular], -np.round(self._assignment[popular, k], 2)))
-            typical.append(self.described(popular[order[:TYPICAL]]))
-        return typical
+        """A few for each concept: those that most people chose and that belong to it much more than to any other."""
+        best, second = self._two_best
+        weights = np.maximum(self.model.popularity, 1) * (best - second)
+        orders = (members[np.argsort(-weights[members], kind="stable")] for members in self._members)
+        return [self.described(order[:TYPICAL]) for order in orders]
+
+    @cached_property
+    def _two_best(self) -> tuple[np.ndarray, np.ndarray]:
+        """How much each item belongs to its best concept, and to its second best: (items,) each."""
+        ordered = np.sort(self._assignment, axis=1)
+        return ordered[:, -1], ordered[:, -2] if self.concepts > 1 else np.zeros(len(ordered), dtype=ordered.dtype)
 
     def described(self, positions: np.ndarray) -> tuple[ScoredItem, ...]:
         """Items with their titles and concepts, and no score."""
