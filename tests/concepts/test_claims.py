@@ -123,7 +123,7 @@ def test_few_numbers_are_values_and_never_thresholds(named):
 
 def test_what_a_single_very_popular_item_carries_is_no_name(named):
     def attributes(items, concepts, random):
-        rare = (concepts == 0) & ((items == 0) | (items % 60 == 4))
+        rare = (concepts == 0) & ((items == 0) | (items % 16 == 4))
         return {"tags": [["rare", "every"] if is_rare else ["every"] for is_rare in rare]}
 
     model, names = named(attributes, popularity=lambda items: np.where(items == 0, 5000, 10))
