@@ -121,6 +121,21 @@ def test_few_numbers_are_values_and_never_thresholds(named):
     assert [column.value for column in columns] == [f"shelf mark {number}" for number in range(1, 7)]
 
 
+@pytest.mark.parametrize(
+    ("column", "first", "other", "name"),
+    [
+        ("on_sale", True, False, "on sale"),
+        ("on_sale", False, True, "not on sale"),
+        ("shelf", "3", "4", "shelf 3"),
+        ("era", "era of jazz", "now", "era of jazz"),
+        ("kind", "12 inch", "7 inch", "12 inch"),
+    ],
+)
+def test_a_name_can_be_understood_without_its_attribute(named, column, first, other, name):
+    _, names = named(lambda items, concepts, _: {column: [first if k == 0 else other for k in concepts.tolist()]})
+    assert names.concept_name(0) == name
+
+
 def test_what_a_single_very_popular_item_carries_is_no_name(named):
     def attributes(items, concepts, random):
         rare = (concepts == 0) & ((items == 0) | (items % 16 == 4))

@@ -229,6 +229,16 @@ def shared_out(claims: Sequence[Sequence[Claim]]) -> list[Claim | None]:
     return chosen
 
 
+def claim_text(columns: Sequence[Column]) -> str:
+    """What a name says: "Horror or Sci-Fi"; "on sale" or "not on sale"; "size 3 or 4"."""
+    name = spaced(columns[0].attribute)
+    first, *rest = (clean(str(column.value)) for column in columns)
+    if first in ("True", "False") and not rest:
+        return name if first == "True" else clean(f"not {name}")
+    first = first if any(map(str.isalpha, first)) else f"{name} {first}"
+    return clean(" or ".join([first, *(text.removeprefix(f"{name} ") for text in rest)]))
+
+
 def spaced(name: str) -> str:
     """The name of a column in words."""
     return clean(name.replace("_", " "))

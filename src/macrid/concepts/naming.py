@@ -19,6 +19,7 @@ from macrid.concepts.claims import (
     Format,
     best_claims,
     choices,
+    claim_text,
     number_format,
     options_of,
     shared_out,
@@ -158,10 +159,8 @@ def _unnamed(k: int, values: Values, odds: LogOdds, typical: Sequence[ScoredItem
 
 def _named_concept(entry: ConceptName, values: Values, odds: LogOdds, claim: Claim, p: float) -> ConceptName:
     columns, claimed = [values.columns[value] for value in claim.values], _shares(values, odds, claim.values)
-    texts = [clean(str(column.value)) for column in columns]
-    texts[1:] = [text.removeprefix(f"{spaced(columns[0].attribute)} ") for text in texts[1:]]  # "size 3 or 4"
     update = {
-        "name": clean(" or ".join(texts)),
+        "name": claim_text(columns),
         "strength": claim.share - claim.base,
         "p": p,
         "fit": NameFit(
