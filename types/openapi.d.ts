@@ -34,6 +34,7 @@ export interface components {
             name: string | null;
             strength: number | null;
             p: number | null;
+            fit: components["schemas"]["NameFit"] | null;
             /** @default [] */
             evidence: components["schemas"]["Share"][];
             /** @default [] */
@@ -146,6 +147,8 @@ export interface components {
             title?: string | null;
             concept?: number | null;
             concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
             popularity: number;
         };
         Health: {
@@ -165,6 +168,8 @@ export interface components {
             title: string | null;
             concept: number | null;
             concept_share: number | null;
+            second_concept: number | null;
+            second_share: number | null;
             popularity: number;
             concepts: number[] | null;
             attributes: {
@@ -258,6 +263,12 @@ export interface components {
             up: components["schemas"]["Change"][];
             down: components["schemas"]["Change"][];
         };
+        NameFit: {
+            columns: string[];
+            share: number;
+            base: number;
+            held_out: number;
+        };
         Place: {
             concept: number;
             share: number;
@@ -343,6 +354,8 @@ export interface components {
             title?: string | null;
             concept?: number | null;
             concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
             score: number;
             reason?: components["schemas"]["Reason"] | null;
         };

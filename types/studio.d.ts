@@ -64,6 +64,8 @@ export interface Shown {
   title?: string | null;
   concept?: number | null;
   concept_share?: number | null;
+  second_concept?: number | null;
+  second_share?: number | null;
   isUnknown?: boolean;
 }
 

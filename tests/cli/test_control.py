@@ -353,6 +353,17 @@ def test_names_are_generated_and_kept_if_a_run_has_none(invoke, run):
     assert {path.name for path in run.iterdir()} == {*before, "names.json"}
 
 
+def test_names_are_shown_with_the_share_of_choices_they_are_true_of(invoke, run):
+    code, out, _ = invoke("names", run, columns=120)
+    assert code == 0
+    named = [entry for entry in meaning_of(macrid.load(run)).names.concepts if entry.fit is not None]
+    assert named
+    for fit in (entry.fit for entry in named):
+        assert f"{fit.share:.0%} of its choices, {fit.base:.0%} of all" in out
+        assert f"{fit.held_out:.0%} on items" in out
+    assert f"{named[0].fit.share:.0%} ({named[0].fit.base:.0%})" in invoke("inspect", run, columns=120)[1]
+
+
 def test_names_set_by_hand_survive_regenerated_names_and_axes(invoke, world):
     args = ("--set", "1=handbags", "--set", "1.2=length", "--set", "1.5=light <-> heavy")
     code, _, err = invoke("names", world, *args)

@@ -84,6 +84,21 @@ def test_typical_items_belong_to_their_concept(report, trained):
             assert item["title"] == titles[position]
 
 
+def test_popular_items_of_two_concepts_are_listed_with_both(report, trained):
+    model, _ = trained
+    membership = np.sort(model.membership(), axis=1)
+    is_shared = membership[:, -2] >= 0.25 * membership[:, -1]
+    assert len(report["shared_items"]) == min(10, is_shared.sum()) > 0
+    popularity = []
+    for item in report["shared_items"]:
+        (position,) = model.items.positions([model.items.parse(item["id"])])
+        popularity.append(model.popularity[position])
+        assert [each["share"] for each in item["concepts"]] == pytest.approx(membership[position, [-1, -2]])
+        for each in item["concepts"]:
+            assert each["share"] == pytest.approx(model.membership()[position, each["concept"]])
+    assert popularity == sorted(model.popularity[is_shared])[::-1][:10]
+
+
 def test_the_parts_of_the_kl_add_up(report):
     for kl in (report["kl"], *report["kl_per_concept"]):
         parts = kl["mutual_information"] + kl["total_correlation"] + kl["dimension_wise_kl"]

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from macrid.concepts import axes, naming
 from macrid.concepts.evidence import Counts, chance, correlations, log_odds, null_of_labels, of_labels, values_of
 from macrid.concepts.meaning import Axes, Fit
-from macrid.concepts.names import Names, distinct, ends, label, with_edits
+from macrid.concepts.names import ConceptName, Example, Names, ends, label, with_edits, without_repeats
 from macrid.concepts.space import space_of
 from macrid.data.attributes import Column
 from macrid.errors import RequestError
@@ -133,7 +133,9 @@ def test_shop_concepts_are_named_after_the_category_of_most_of_their_items(train
         values, counts = np.unique(categories[concepts == entry.concept], return_counts=True)
         assert entry.name == entry.evidence[0].value == values[counts.argmax()]
         assert entry.p == 1 / 200
-        assert entry.strength > 0.6
+        assert entry.fit.columns == (f"category: {entry.name}",)
+        assert min(entry.fit.share, entry.fit.held_out) > 0.6
+        assert entry.fit.base < 0.3
         assert all(example.title for example in entry.typical)
     assert [(e.concept, e.dimension) for e in names.dimensions] == [(k, j) for k in range(7) for j in range(DIM)]
 
@@ -204,7 +206,7 @@ def test_popularity_goes_from_niche_to_popular_and_needs_no_table(plant):
     assert "popularity" in nameless.why
     assert ends(nameless) == (nameless.examples.low[0].id, nameless.examples.high[0].id)
     assert (names.concepts[0].name, bool(names.concepts[0].why)) == (None, True)
-    assert label(names.concepts[0]) == f"like {names.concepts[0].typical[0].id}"
+    assert label(names.concepts[0]) == f"like {', '.join(example.id for example in names.concepts[0].typical)}"
 
 
 def test_a_fitted_axis_keeps_the_evidence_of_its_fit(plant):
@@ -276,16 +278,59 @@ def test_concepts_with_the_same_name_get_distinct_ones(plant):
     concepts = np.where(np.arange(count) % 4 == 3, 1, np.where(np.arange(count) % 4 == 2, 0, 2))
     table = {"kind": np.where(concepts < 2, "bags", [f"k{place % 60}" for place in range(count)]).tolist()}
     names = naming.find(plant(table, concepts=concepts))
-    assert names.concept_name(0) != names.concept_name(1)
-    assert names.concept_name(0).startswith("bags, like ")
+    assert {names.concept_name(0), names.concept_name(1)} > {"bags"}
+    assert any(name.startswith("bags, like ") for name in (names.concept_name(0), names.concept_name(1)))
+    assert names.concepts[0].fit.columns == names.concepts[1].fit.columns == ("kind: bags",)
     assert (names.concepts[5].name, label(names.concepts[5])) == (None, "concept 5")  # it has no items
     table["cut"] = np.where(concepts == 0, "loose", "slim").tolist()
     assert naming.find(plant(table, concepts=concepts)).concept_name(0) == "loose"
 
 
-def test_a_repeated_name_takes_its_first_free_alternative():
-    assert distinct(["a", "a", None, "b"], [["a, x"], ["a, x", "a, y"], [], []]) == ["a, x", "a, y", None, "b"]
-    assert distinct(["a", "a", "a 1"], [[], [], []]) == ["a 2", "a 3", "a 1"]
+def entry(concept, name, strength=0.5, *titles):
+    typical = tuple(Example(id=f"id{place}", title=title) for place, title in enumerate(titles))
+    return ConceptName(concept=concept, name=name, strength=strength, typical=typical)
+
+
+def test_a_repeated_name_stays_with_the_strongest_concept_and_is_completed_elsewhere():
+    entries = [entry(0, "a", 0.5, "X"), entry(1, "A", 0.7), entry(2, None), entry(3, "a", 0.4, "X"), entry(4, "b")]
+    assert [e.name for e in without_repeats(entries)] == ["a, like X", "A", None, "a 2", "b"]
+    assert [e.name for e in without_repeats(entries, kept=[3])] == ["a, like X", "A 2", None, "a", "b"]
+    long = [entry(k, "x" * 80, 0.5, "X") for k in range(3)]
+    assert len({e.name for e in without_repeats(long)}) == 3
+
+
+def test_a_fresh_name_gives_way_to_the_same_name_set_by_a_person(names):
+    taken = names.concept_name(0)
+    first, second = names.renamed(0, "mine").renamed(1, taken).concepts[:2]
+    both = with_edits(names, Names((first, second, *names.concepts[2:]), names.dimensions))
+    assert (both.concept_name(0), both.concept_name(1)) == ("mine", taken)
+    one = with_edits(names, Names((names.concepts[0], second, *names.concepts[2:]), names.dimensions))
+    assert one.concept_name(1) == taken
+    assert one.concept_name(0).startswith(f"{taken}, like ")
+    assert (one.concepts[0].fit, one.concepts[1].fit) == (names.concepts[0].fit, None)
+
+
+@pytest.mark.parametrize(
+    ("titles", "expected"),
+    [
+        (["Matrix, The (1999)", "Alien (1979)", "Few Good Men, A (1992)"], "like The Matrix, Alien, A Few Good Men"),
+        (["Cinema Paradiso (Nuovo cinema Paradiso) (1989)", "(1984)"], "like Cinema Paradiso, (1984)"),
+        (["Blue shirt (slim)", "2001"], "like Blue shirt (slim), 2001"),
+        (["x" * 50, "y" * 50, "z"], "like " + "x" * 50),
+        ([], "concept 3"),
+    ],
+)
+def test_a_concept_without_a_name_shows_as_many_short_titles_as_fit(titles, expected):
+    assert label(entry(3, None, None, *titles)) == expected
+
+
+def test_names_of_earlier_versions_load(names):
+    old = names.as_json()
+    for each in old["concepts"]:
+        del each["fit"]
+    loaded = Names.from_json(old)
+    assert [e.name for e in loaded.concepts] == [e.name for e in names.concepts]
+    assert all(e.fit is None for e in loaded.concepts)
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,8 @@ def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(clie
     assert sum(entry.items for entry in card.concepts) == 500
     bags = next(entry for entry in card.concepts if entry.name == "bags")
     assert bags.evidence[0].value == "bags"
+    assert bags.fit.columns == ("category: bags",)
+    assert bags.fit.share > 0.6 > 2 * bags.fit.base
     size = next(entry for entry in bags.dimensions if entry.name == "size")
     ends = space_of(shop_model).range_of(bags.concept)
     np.testing.assert_allclose(size.range, [end[size.dimension] for end in ends], atol=1e-4)
@@ -59,6 +61,19 @@ def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(clie
     strengths = [entry.strength for entry in bags.dimensions if entry.name and entry.attribute != "popularity"]
     assert strengths == sorted(strengths, reverse=True)
     assert bags.dimensions[len(strengths)].attribute == "popularity"
+
+
+def test_an_item_that_two_concepts_share_has_both(client, shop_model):
+    *_, second, best = np.sort(shop_model.membership(), axis=1).T
+    least, most = (str(shop_model.items[place]) for place in ((second / best).argmin(), (second / best).argmax()))
+    item = about.Item.model_validate(ok(client.get(f"/v1/items/{most}")))
+    assert item.concepts[item.concept] == max(item.concepts)
+    assert item.concepts[item.second_concept] == sorted(item.concepts)[-2] >= 0.25 * max(item.concepts)
+    assert item.second_share == pytest.approx(item.concepts[item.second_concept], abs=1e-4)
+    (listed,) = ok(client.post("/v1/items", json={"ids": [most]}))["items"]
+    assert (listed["second_concept"], listed["second_share"]) == (item.second_concept, item.second_share)
+    item = about.Item.model_validate(ok(client.get(f"/v1/items/{least}")))
+    assert (item.second_concept, item.second_share) == (None, None)
 
 
 def test_the_card_reveals_no_paths(client):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DIMENSIONS_SHOWN = 24
 UNNAMED_SHOWN = 3  # per concept without names
 KNOBS_SHOWN = 12  # across concepts, and as many within one
+FIT_LEGEND = "true of: share of the concept's choices that its name is true of, and of all choices in brackets"
 KNOBS_LEGEND = (
     "monot.: rank correlation of the knob with its attribute in the list; leakage: how far other attributes move,"
     " relative to its own; NDCG kept, overlap: after a quarter turn; smooth: overlap of the list from step to step"
@@ -86,6 +87,11 @@ def show(report: dict[str, Any]) -> None:
     console.print(f"{report['model']}: {', '.join(counts)}")
     sections: tuple[tuple[str, Any, Callable[[Any], Table]], ...] = (
         ("concepts", report["concepts"], _concepts),
+        (
+            "popular items in two concepts",
+            report["shared_items"],
+            lambda items: _shared(items, [entry["label"] for entry in report["concepts"]]),
+        ),
         ("concepts and item attributes", report["attributes"], _attributes),
         ("how cleanly dimensions are separated", _numbers(report), _values),
         ("dimensions", shown(report["dimensions"]), _dimensions),
@@ -113,10 +119,19 @@ def _concepts(concepts: list[dict[str, Any]]) -> Table:
         titles = [item["title"] or item["id"] for item in entry["typical"]]
         typical = ("\n" if any(item["title"] for item in entry["typical"]) else ", ").join(titles)
         shares = (f"{entry[name]:.0%}" for name in ("share", "interactions"))
-        rows.append(
-            (entry["concept"], f"{entry['items']:,}", *shares, (entry["name"] or "–") if named else None, typical)
-        )
-    return table((*numbers, "name", "typical items"), rows, numbers)
+        fit = None if entry["fit"] is None else f"{entry['fit']['share']:.0%} ({entry['fit']['base']:.0%})"
+        name = (entry["name"] or "–") if named else None
+        rows.append((entry["concept"], f"{entry['items']:,}", *shares, name, fit, typical))
+    legend = FIT_LEGEND if any(entry["fit"] for entry in concepts) else None
+    return table((*numbers, "name", "true of", "typical items"), rows, numbers, legend)
+
+
+def _shared(items: list[dict[str, Any]], labels: list[str]) -> Table:
+    rows = []
+    for item in items:
+        concepts = (f"{shortened(labels[each['concept']], 22)} {each['share']:.0%}" for each in item["concepts"])
+        rows.append((shortened(item["title"] or item["id"], 26), *concepts))
+    return table(("title", "concept", "and"), rows)
 
 
 def _attributes(attributes: dict[str, dict[str, Any]]) -> Table:

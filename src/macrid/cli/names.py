@@ -91,6 +91,9 @@ def _concepts(names: Names) -> Table:
     rows = []
     for entry in names.concepts:
         evidence = [f"{share.value} {share.inside:.0%}, others {share.outside:.0%}" for share in entry.evidence[:2]]
+        if entry.fit is not None:
+            shares = f"{entry.fit.share:.0%} of its choices, {entry.fit.base:.0%} of all"
+            evidence = [shares, f"{entry.fit.held_out:.0%} on items it was not found on"]
         reasons = "\n".join((["set by hand"] if entry.edited else []) + evidence) or (entry.why or "")
         rows.append((entry.concept, label(entry), number(entry.strength), number(entry.p, ".3f"), reasons))
     return table(("concept", "name", "strength", "p", "evidence"), rows)

@@ -27,6 +27,7 @@ LARGEST_P = 0.01  # of an attribute that names or gets an axis
 LEAST_CORRELATION = 0.2  # likewise
 FEWEST_MEMBERS = 40  # of a concept with axes of its own
 MOST_CORRELATED_ITEMS = 2000  # in a concept
+SAME = 0.7  # correlation of two values that mean the same
 
 
 class LogOdds(NamedTuple):
@@ -83,10 +84,29 @@ class Values:
         """Over all items: (values,)."""
         return Counts(self.has.sum(axis=0), self.known.sum(axis=0)[self.pattern])
 
-    def counts(self, groups: np.ndarray, items: np.ndarray, count: int) -> Counts:
-        """The items at these positions, each in one of so many groups: (positions,) both."""
-        members = sp.csr_array((np.ones(len(items)), (groups, items)), shape=(count, len(self.has)))
+    def counts(self, groups: np.ndarray, items: np.ndarray, count: int, weights: np.ndarray | None = None) -> Counts:
+        """The items at these positions, each in one of so many groups, counting 1 or their weight: (positions,) all."""
+        weights = np.ones(len(items)) if weights is None else weights
+        members = sp.csr_array((weights, (groups, items)), shape=(count, len(self.has)))
         return Counts((members @ self._sparse).toarray(), (members @ self.known)[:, self.pattern])
+
+    def either(self, options: Sequence[tuple[int, ...]]) -> Values:
+        """Each option as one value: whether an item has any of its values, all of one attribute."""
+        has = np.stack([self.has[:, list(option)].max(axis=1) for option in options], axis=1)
+        first = [option[0] for option in options]
+        return Values(tuple(self.columns[place] for place in first), has, self.known, self.pattern[first])
+
+    def are_same(self, one: int, other: int) -> bool:
+        """Whether two values mean the same: a category and a word in all its titles, or one that contains the other."""
+        first, second = self.columns[one], self.columns[other]
+        if one == other:
+            return True
+        known = np.flatnonzero(self.known[:, self.pattern[one]] * self.known[:, self.pattern[other]])
+        pair = self.has[known][:, [one, other]]
+        if not len(known) or (np.ptp(pair, axis=0) == 0).any():
+            return False
+        nested = bool(pair.prod(axis=1).sum() == pair.sum(axis=0).min()) and first.attribute == second.attribute
+        return nested or bool(np.corrcoef(pair.T)[0, 1] >= SAME)
 
 
 def values_of(columns: Sequence[Column], items: np.ndarray) -> Values:
@@ -118,9 +138,10 @@ def log_odds(inside: Counts, outside: Counts, total: Counts, prior: float = PRIO
     return LogOdds(shares[0], shares[1], delta, delta / np.sqrt(variance))
 
 
-def of_labels(values: Values, labels: np.ndarray, count: int) -> LogOdds:
-    """Items with each label against all others: (labels, values)."""
-    inside, total = values.counts(labels, np.arange(len(labels)), count), values.total
+def of_labels(values: Values, labels: np.ndarray, count: int, weights: np.ndarray | None = None) -> LogOdds:
+    """Items with each label against all others, each counting 1 or its weight: (labels, values)."""
+    inside = values.counts(labels, np.arange(len(labels)), count, weights)
+    total = Counts(*(part.sum(axis=0) for part in inside))
     return log_odds(inside, Counts(total.have - inside.have, total.known - inside.known), total)
 
 
@@ -131,10 +152,15 @@ def between(values: Values, low: np.ndarray, high: np.ndarray) -> LogOdds:
 
 
 def null_of_labels(
-    values: Values, labels: np.ndarray, count: int, random: np.random.Generator, shuffles: int = SHUFFLES
+    values: Values,
+    labels: np.ndarray,
+    count: int,
+    random: np.random.Generator,
+    shuffles: int = SHUFFLES,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """The largest z over all labels and values when labels are shuffled: (shuffles,)."""
-    shuffled = (of_labels(values, random.permutation(labels), count) for _ in range(shuffles))
+    shuffled = (of_labels(values, random.permutation(labels), count, weights) for _ in range(shuffles))
     return np.array([odds.z.max(initial=-np.inf) for odds in shuffled])
 
 

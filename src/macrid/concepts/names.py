@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, TypeVar
@@ -19,6 +19,8 @@ from macrid.errors import RequestError
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseModel)
 LONGEST_NAME = 80  # characters
+YEAR = re.compile(r"(\s*\([^()]*\))*\s*\(\d{4}\)$")
+ARTICLE = re.compile(r"^(.+), (The|An?)$")
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # would reorder text around a name
 
 
@@ -68,16 +70,32 @@ class Correlation(_Entry):
     """Whether it is measured on items the axis was not fitted to; p then allows for all columns it could be."""
 
 
+class NameFit(_Entry):
+    """How many of the choices in a concept its name is true of."""
+
+    columns: tuple[str, ...]
+    """What the name claims: that an item has at least one of these values, such as "genres: Horror"."""
+    share: float
+    """Share of the choices in the concept that carry the name: its items, weighted by how often people chose them."""
+    base: float
+    """Share of all choices that do."""
+    held_out: float
+    """Like `share`, on items the name was not found on."""
+
+
 class ConceptName(_Entry):
     """What a concept is about."""
 
     concept: int
     name: str | None
     strength: float | None = None
-    """Share of its items that have the first value in its name, less the share of all others: 0 to 1."""
+    """Share of its choices that carry its name, less the share of all choices: 0 to 1."""
     p: float | None = None
     """How often shuffled concepts give as much for any concept and value."""
+    fit: NameFit | None = None
+    """None for names set by a person or by training labels, and for those of earlier versions."""
     evidence: tuple[Share, ...] = ()
+    """Items of a concept and of the others are weighted by how often people chose them."""
     typical: tuple[Example, ...] = ()
     why: str | None = None
     """Why there is no name."""
@@ -141,7 +159,7 @@ class Names:
         """With a concept renamed by a person."""
         name = checked_name(name)
         _check_free(name, (entry.name for entry in self.concepts if entry.concept != concept), "concept")
-        new = self.concept(concept).model_copy(update={"name": name, "edited": True, "why": None})
+        new = self.concept(concept).model_copy(update={"name": name, "fit": None, "edited": True, "why": None})
         return replace(self, concepts=_with(self.concepts, concept, new))
 
     def renamed_dimension(
@@ -196,16 +214,20 @@ def with_edits(fresh: Names, edited: Names) -> Names:
     """
     edits = {_key(entry): entry for entry in (*edited.aside, *edited.dimensions) if entry.edited}
     edited_concepts = {entry.concept: entry for entry in edited.concepts if entry.edited}
-    concepts = [_edited(entry, edited_concepts.get(entry.concept), "name") for entry in fresh.concepts]
+    concepts = [_edited(entry, edited_concepts.get(entry.concept), "name", "fit") for entry in fresh.concepts]
+    concepts = without_repeats(concepts, kept=edited_concepts)
     dimensions = [_edited(entry, edits.pop(_key(entry), None), "name", "low", "high") for entry in fresh.dimensions]
     return Names(tuple(concepts), tuple(dimensions), tuple(edits.values()))
 
 
 def label(entry: ConceptName) -> str:
-    """What to show for a concept: its name, else its most typical item, else its number."""
+    """What to show for a concept: its name, else as many of its typical items as fit, else its number."""
     if entry.name is not None:
         return entry.name
-    return f"like {caption(entry.typical[0])}" if entry.typical else f"concept {entry.concept}"
+    captions = [_short(caption(example)) for example in entry.typical]
+    texts = (f"like {', '.join(captions[:count])}" for count in range(len(captions), 1, -1))
+    first = f"like {captions[0]}" if captions else f"concept {entry.concept}"
+    return next((text for text in texts if len(text) <= LONGEST_NAME), first)
 
 
 def ends(entry: DimensionName) -> tuple[str, str]:
@@ -214,17 +236,22 @@ def ends(entry: DimensionName) -> tuple[str, str]:
     return (low if entry.low is None else entry.low, high if entry.high is None else entry.high)
 
 
-def distinct(names: Sequence[str | None], alternatives: Sequence[Sequence[str]]) -> list[str | None]:
-    """The same names, but each repeated one replaced by the first of its alternatives that is free."""
-    result, count = list(names), Counter(names)
-    taken = {name for name in names if name is not None}
-    for place, name in enumerate(names):
-        if name is None or count[name] == 1:
+def without_repeats(entries: Sequence[ConceptName], kept: Container[int] = ()) -> list[ConceptName]:
+    """The same concepts; a name that a kept or a stronger concept has is completed by a typical item, or a number.
+
+    kept: concepts whose names stay as they are.
+    """
+    result = list(entries)
+    taken: set[str] = set()
+    for entry in sorted(entries, key=lambda entry: (entry.concept not in kept, -(entry.strength or 0.0))):
+        if entry.name is None:
             continue
-        numbered = (f"{name} {number}" for number in range(1, len(result) + 2))
-        free = next(text for text in map(clean, (*alternatives[place], *numbered)) if text not in taken)
-        result[place] = free
-        taken.add(free)
+        longer = (f"{entry.name}, like {caption(example)}" for example in entry.typical)
+        numbered = (f"{clean(entry.name, LONGEST_NAME - 5)} {number}" for number in range(2, len(result) + 2))
+        options = [entry.name] if entry.concept in kept else [entry.name, *longer, *numbered]
+        name = next((text for text in map(clean, options) if text.casefold() not in taken), entry.name)
+        result[entry.concept] = entry.model_copy(update={"name": name})
+        taken.add(name.casefold())
     return result
 
 
@@ -262,6 +289,12 @@ def _is_visible(text: str) -> bool:
 def caption(example: Example) -> str:
     """Its title, else its id, on one line."""
     return clean(example.title or "") or clean(example.id)
+
+
+def _short(title: str) -> str:
+    """Without the year at its end and what is in brackets before it, the article in front: "The Matrix"."""
+    title = YEAR.sub("", title) or title
+    return ARTICLE.sub(r"\2 \1", title)
 
 
 def _edited(entry: E, edit: E | None, *fields: str) -> E:

@@ -1,20 +1,31 @@
 """How names are found: by values more common in a concept than elsewhere, and columns that grow along a dimension.
 
-A concept is compared with all other items, value by value; a number counts as the values "up to" and "from" each of its
-quartiles. A dimension is named after the column with the strongest rank correlation over the concept's items, and its
-ends after the values found there. Shuffled items show how much chance alone gives the best of so many candidates. An
-axis fitted to an attribute brings its own evidence, from items it was not fitted to.
+A concept is compared with all other items, value by value; `macrid.concepts.claims` decides which of them name it. A
+dimension is named after the column with the strongest rank correlation over the concept's items, and its ends after the
+values found there. Shuffled items show how much chance alone gives the best of so many candidates. An axis fitted to an
+attribute brings its own evidence, from items it was not fitted to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.types as types
 
+from macrid.concepts.claims import (
+    Claim,
+    Format,
+    best_claims,
+    choices,
+    claim_text,
+    number_format,
+    options_of,
+    shared_out,
+    spaced,
+    value_columns,
+)
 from macrid.concepts.evidence import (
     LARGEST_P,
     LEAST_CORRELATION,
@@ -36,39 +47,31 @@ from macrid.concepts.names import (
     DimensionName,
     Example,
     Examples,
+    NameFit,
     Names,
     Share,
-    caption,
     clean,
-    distinct,
+    without_repeats,
 )
 from macrid.concepts.space import Space, digest, draw, space_of
 from macrid.data.attributes import FEWEST_ITEMS, POPULARITY, Column, columns_of
 from macrid.models.base import ScoredItem
 from macrid.models.macridvae import MacridVAE
 
-LEAST_GAIN = 0.1  # share of a concept's items less that of all others, for the value it is named after
-LEAST_SECOND_GAIN = 0.05  # likewise, for a second value
-LEAST_RATIO = 1.5  # of the same two shares
 CLEAR = 3.0  # z of a value that is shown
 LEANING = 2.0  # z of one of several values that together cover an end of a number
-AS_GOOD = 0.75  # share of the best z that a preferred kind of column needs
-AS_STRONG = 0.9  # share of the best correlation, likewise
+AS_STRONG = 0.9  # share of the best correlation that a preferred kind of column needs
 NEAR_STRONGEST = 0.5  # share of a column's strongest correlation that a dimension named after it needs
-COMPARABLE = 0.6  # share of the first value's z that a second one in a name needs
-MAJORITY = 0.5  # share of items that a name has to cover
-SAME = 0.7  # correlation of two values that mean the same
+MAJORITY = 0.5  # by how much more of the items at an end have its words
 PRESENT = 0.3  # share of the items at an end that have the value it is named after
 ORDER = {POPULARITY: 0, "number": 0, "category": 1, "tag": 2, "word": 3}
-MOST_COMPARED_ITEMS = 20_000  # in all concepts
+MOST_COMPARED_ITEMS = 20_000  # in all concepts, the most popular
 MOST_COLUMNS = 300
 SHOWN_VALUES = 5  # as evidence for a concept
 SHOWN_COLUMNS = 3  # as evidence for a dimension
 MOST_WORDS = 3  # in the name of an end
 FEWEST_PER_WORD = 3  # items with a word, and without it
 EXAMPLES = 3
-Format = Callable[[str, float], str]
-"""Writes a number of an attribute."""
 
 
 class Ends(NamedTuple):
@@ -84,57 +87,92 @@ def find(model: MacridVAE, *, seed: int = 0) -> Names:
     """Names of a model's concepts, and of its dimensions along the axes in use, from attributes of items."""
     space = space_of(model)
     columns = [column for column in columns_of(model, words=True) if clean(column.value or column.name)]
-    written = _number_format(model)
+    written = number_format(model.table)
     dimensions = [entry for k in range(space.concepts) for entry in _dimensions(space, k, columns, written, seed)]
-    concepts = _concepts(space, [*columns, *_ranges(columns, written)], seed)
-    return Names(tuple(concepts), tuple(dimensions))
+    return Names(tuple(_concepts(space, seed)), tuple(dimensions))
 
 
-def _concepts(space: Space, columns: Sequence[Column], seed: int) -> list[ConceptName]:
+def _concepts(space: Space, seed: int) -> list[ConceptName]:
     random = np.random.default_rng([seed, space.concepts])
-    items = draw(np.arange(len(space.concept_of)), MOST_COMPARED_ITEMS, random)
-    labels, values = space.concept_of[items], values_of(columns, items)
-    odds = of_labels(values, labels, space.concepts)
-    null = null_of_labels(values, labels, space.concepts, random)
-    entries, alternatives = [], []
+    items = np.argsort(-space.model.popularity, kind="stable")[:MOST_COMPARED_ITEMS]
+    weights, labels = choices(space.model)[items], space.concept_of[items]
+    values = values_of(value_columns(space.model), items)
+    effective = _effective(weights)
+    odds = of_labels(values, labels, space.concepts, effective)
+    shares = of_labels(values, labels, space.concepts, weights)
+    odds = odds._replace(inside=shares.inside, outside=shares.outside)
+    null = null_of_labels(values, labels, space.concepts, random, weights=effective)
+    entries, claims, chances = [], [], []
     for k, typical in enumerate(space.typical_items()):
-        examples = _as_examples(typical)
-        entry, longer = _concept(k, values, LogOdds(*(part[k] for part in odds)), null, examples)
-        entries.append(entry)
-        alternatives.append([*longer, *(f"{entry.name}, like {caption(example)}" for example in examples)])
-    names = distinct([entry.name for entry in entries], alternatives)
-    return [entry.model_copy(update={"name": name}) for entry, name in zip(entries, names, strict=True)]
+        entries.append(_unnamed(k, values, LogOdds(*(part[k] for part in odds)), typical))
+        options = options_of(values, _clear(odds.z[k]))
+        chances.append({option: chance(z, null) for option, z in _certainty(values, options, labels == k, effective)})
+        likely = [option for option in options if chances[k][option] <= LARGEST_P]
+        claims.append(best_claims(values, likely, labels == k, weights, np.random.default_rng([seed, k])))
+    for k, claim in enumerate(shared_out(claims)):
+        if claim is not None:
+            here = LogOdds(*(part[k] for part in odds))
+            entries[k] = _named_concept(entries[k], values, here, claim, chances[k][claim.values])
+    return without_repeats(entries)
 
 
-def _concept(
-    k: int, values: Values, odds: LogOdds, null: np.ndarray, typical: tuple[Example, ...]
-) -> tuple[ConceptName, list[str]]:
-    """The name of a concept, and longer names in case another concept has the same."""
-    clear = sorted(np.flatnonzero(odds.z >= CLEAR).tolist(), key=lambda value: -odds.z[value])
-    significant = [value for value in clear if chance(odds.z[value], null) <= LARGEST_P]
-    gain = odds.inside - odds.outside
-    frequent = [value for value in significant if odds.inside[value] >= LEAST_RATIO * odds.outside[value]]
-    candidates = [value for value in frequent if gain[value] >= LEAST_GAIN]
-    if not candidates:
-        why = "no value is much more common among its items than elsewhere"
-        why = "nothing is known about its items" if not values.columns else why
-        why = "it has no items" if not typical else why
-        evidence = _shares(values, odds, clear[:SHOWN_VALUES])
-        return ConceptName(concept=k, name=None, evidence=evidence, typical=typical, why=why), []
-    good = [value for value in candidates if odds.z[value] >= AS_GOOD * odds.z[candidates[0]]]
-    first = min(good, key=lambda value: ORDER[values.columns[value].kind])  # the best of the preferred kind
-    others = [value for value in frequent if gain[value] >= LEAST_SECOND_GAIN and not _is_same(values, first, value)]
-    others = [value for value in others if odds.z[value] >= COMPARABLE * odds.z[first]]
-    second = others[:1] if odds.inside[first] < MAJORITY else []
-    entry = ConceptName(
+def _effective(weights: np.ndarray) -> np.ndarray:
+    """Weights for tests of chance: a few very popular items must not be all that counts.
+
+    They add up to the number of equally weighted items that would tell as much.
+    """
+    roots = np.sqrt(weights)
+    return np.asarray(roots * roots.sum() / np.square(roots).sum())
+
+
+def _certainty(
+    values: Values, options: Sequence[tuple[int, ...]], inside: np.ndarray, weights: np.ndarray
+) -> Iterable[tuple[tuple[int, ...], float]]:
+    """Options with their z."""
+    if not options:
+        return ()
+    odds = of_labels(values.either(options), inside.astype(np.int64), 2, weights)
+    return zip(options, odds.z[1].tolist(), strict=True)
+
+
+def _clear(z: np.ndarray) -> list[int]:
+    """Values that are clearly more common here, the most certain first."""
+    return sorted(np.flatnonzero(z >= CLEAR).tolist(), key=lambda value: -z[value])
+
+
+def _unnamed(k: int, values: Values, odds: LogOdds, typical: Sequence[ScoredItem]) -> ConceptName:
+    clear = _clear(odds.z)
+    why = "no value is common enough among its popular items and rare enough elsewhere"
+    if clear:
+        closest = max(clear, key=lambda value: odds.inside[value] - odds.outside[value])
+        shares = f"{odds.inside[closest]:.0%}, others {odds.outside[closest]:.0%}"
+        why += f"; the closest is {_joined(values, [closest])} ({shares})"
+    why = why if values.columns else "nothing is known about its items"
+    return ConceptName(
         concept=k,
-        name=_joined(values, [first, *second]),
-        strength=float(gain[first]),
-        p=chance(odds.z[first], null),
-        evidence=_shares(values, odds, [first, *(value for value in clear if value != first)][:SHOWN_VALUES]),
-        typical=typical,
+        name=None,
+        evidence=_shares(values, odds, clear[:SHOWN_VALUES]),
+        typical=_as_examples(typical),
+        why=why if typical else "it has no items",
     )
-    return entry, [_joined(values, [first, value]) for value in others]
+
+
+def _named_concept(entry: ConceptName, values: Values, odds: LogOdds, claim: Claim, p: float) -> ConceptName:
+    columns, claimed = [values.columns[value] for value in claim.values], _shares(values, odds, claim.values)
+    update = {
+        "name": claim_text(columns),
+        "strength": claim.share - claim.base,
+        "p": p,
+        "fit": NameFit(
+            columns=tuple(column.name for column in columns),
+            share=claim.share,
+            base=claim.base,
+            held_out=claim.held_out,
+        ),
+        "evidence": (*claimed, *(share for share in entry.evidence if share not in claimed))[:SHOWN_VALUES],
+        "why": None,
+    }
+    return entry.model_copy(update=update)
 
 
 def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format, seed: int) -> list[DimensionName]:
@@ -217,7 +255,7 @@ def _named(
         ends = _ends_of_value(column, coordinate, values)
     ends = ends if direction > 0 else Ends(ends.high, ends.low, ends.high_evidence, ends.low_evidence)
     return {
-        "name": clean(column.value or _spaced(column.name)),
+        "name": clean(column.value or spaced(column.name)),
         "attribute": column.name,
         "kind": column.kind,
         "strength": abs(evidence.correlation),
@@ -259,7 +297,7 @@ def _covering(
     """
     chosen: list[int] = []
     for word in sorted(np.flatnonzero(words).tolist(), key=lambda word: -z[word]):
-        if not any(_is_same(values, word, other) for other in chosen):
+        if not any(values.are_same(word, other) for other in chosen):
             chosen.append(word)
             covered = values.has[:, chosen].max(axis=1)
             if min(covered[there].mean() - covered[here].mean() for here, there in pairs) >= MAJORITY:
@@ -273,7 +311,7 @@ def _ends_in_numbers(column: Column, coordinate: np.ndarray, written: Format) ->
     """Medians of the outer tenths."""
     tenths = _outer(coordinate, np.isfinite(column.values), parts=10)
     low, high = (float(np.median(column.values[tenth])) for tenth in tenths)
-    name = _spaced(column.name)
+    name = spaced(column.name)
     ends = [clean(f"{name} {written(column.name, number)}") for number in (low, high)]
     if low >= high or ends[0] == ends[1]:
         ends = [clean(f"low {name}"), clean(f"high {name}")]
@@ -328,60 +366,8 @@ def _shares(values: Values, odds: LogOdds, places: Sequence[int]) -> tuple[Share
     )
 
 
-def _spaced(name: str) -> str:
-    """The name of a column in words."""
-    return clean(name.replace("_", " "))
-
-
 def _joined(values: Values, places: Sequence[int]) -> str:
     return clean(", ".join(clean(str(values.columns[place].value)) for place in places))
-
-
-def _is_same(values: Values, one: int, other: int) -> bool:
-    """Whether two values mean the same: a category and a word in all its titles, or one that contains the other."""
-    first, second = values.columns[one], values.columns[other]
-    if one == other:
-        return True
-    known = np.flatnonzero(values.known[:, values.pattern[one]] * values.known[:, values.pattern[other]])
-    pair = values.has[known][:, [one, other]]
-    if not len(known) or (np.ptp(pair, axis=0) == 0).any():
-        return False
-    nested = bool(pair.prod(axis=1).sum() == pair.sum(axis=0).min()) and first.attribute == second.attribute
-    return nested or bool(np.corrcoef(pair.T)[0, 1] >= SAME)
-
-
-def _ranges(columns: Sequence[Column], written: Format) -> list[Column]:
-    """Numbers as values: up to and from each quartile."""
-    ranges = {}
-    for column in columns:
-        known = np.isfinite(column.values)
-        if column.kind != "number" or not known.any():
-            continue
-        name = _spaced(column.name)
-        for cut in np.quantile(column.values[known], (0.25, 0.5, 0.75), method="nearest"):
-            for word, has in (("up to", column.values <= cut), ("from", column.values >= cut)):
-                values = np.where(known, has.astype(np.float64), np.nan)
-                title = f"{column.name}: {name} {word} {written(column.name, cut)}"
-                part = Column(title, column.name, "tag", values)
-                if part.is_usable():
-                    ranges[title] = part
-    return list(ranges.values())
-
-
-def _number_format(model: MacridVAE) -> Format:
-    """Numbers as people write them: dates as dates, years without a comma."""
-    kinds = {} if model.table is None else {field.name: field.type for field in model.table.schema}
-    kinds = {name: kind.value_type if types.is_dictionary(kind) else kind for name, kind in kinds.items()}
-
-    def written(attribute: str, number: float) -> str:
-        kind = kinds.get(attribute)
-        if kind is not None and (types.is_timestamp(kind) or types.is_date(kind)):
-            return str(np.datetime64(int(number), "s").astype("datetime64[D]"))
-        if abs(number) >= 10_000:
-            return f"{number:,.0f}"
-        return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
-
-    return written
 
 
 def _usable(columns: Sequence[Column], items: np.ndarray, fewest: int, keep: Container[str]) -> list[Column]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 USER_PERCENTILES = (1, 99)  # the range of real users along an axis
 FEWEST_USERS = 20  # that a range is computed from
 TYPICAL = 3  # items that represent a concept
+SHARED = 0.25  # of the share of an item's best concept, that a second one needs to be shown
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,22 @@ class Space:
         return popularity >= (np.median(popularity) if len(popularity) else 0)
 
     def typical_items(self) -> list[tuple[ScoredItem, ...]]:
-        """A few for each concept: from the more popular half of its items, those most certain to be in it."""
-        typical = []
-        for k in range(self.concepts):
-            popular = self.members(k)[self.is_popular(k)]
-            order = np.lexsort((-self.model.popularity[popular], -np.round(self._assignment[popular, k], 2)))
-            typical.append(self.described(popular[order[:TYPICAL]]))
-        return typical
+        """A few for each concept: those that most people chose and that belong to it much more than to any other."""
+        weights = np.maximum(self.model.popularity, 1) * (self._assignment.max(axis=1) - self.second[1])
+        orders = (members[np.argsort(-weights[members], kind="stable")] for members in self._members)
+        return [self.described(order[:TYPICAL]) for order in orders]
+
+    @cached_property
+    def second(self) -> tuple[np.ndarray, np.ndarray]:
+        """The second most likely concept of each item, and how likely it is: (items,) each."""
+        others = self._assignment.copy()
+        np.put_along_axis(others, self.concept_of[:, None], 0, axis=1)
+        return others.argmax(axis=1), others.max(axis=1)
+
+    @cached_property
+    def is_shared(self) -> np.ndarray:
+        """(items,) whether an item belongs to a second concept too."""
+        return np.asarray(self.second[1] >= SHARED * self._assignment.max(axis=1))
 
     def described(self, positions: np.ndarray) -> tuple[ScoredItem, ...]:
         """Items with their titles and concepts, and no score."""

@@ -82,7 +82,8 @@ def _with_labels(model: MacridVAE, unlabelled: names.Names) -> names.Names:
         return unlabelled
     concepts, dimensions = list(unlabelled.concepts), list(unlabelled.dimensions)
     for k, name in enumerate(model.labelled["concepts"]):
-        concepts[k] = concepts[k].model_copy(update={"name": names.clean(str(name)), "why": None})
+        concepts[k] = concepts[k].model_copy(update={"name": names.clean(str(name)), "fit": None, "why": None})
+    concepts = names.without_repeats(concepts, kept=range(len(model.labelled["concepts"])))
     dim = space_of(model).dim
     for first, (number, name) in enumerate(tied_dimensions(model).items()):
         ends = {"name": names.clean(name), "low": names.clean(f"less {name}"), "high": names.clean(f"more {name}")}

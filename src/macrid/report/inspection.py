@@ -13,6 +13,7 @@ from scipy.stats import norm, rankdata
 from macrid.concepts.axes import concept_axes
 from macrid.concepts.evidence import axes_evidence
 from macrid.concepts.meaning import meaning_of
+from macrid.concepts.names import label
 from macrid.concepts.space import Space, draw, space_of
 from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
 from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MOST_USERS = 1000  # more are slower and hardly more accurate
 MOST_ITEMS = 1000  # for DCI and MIG, because forests are slow
 MOST_FACTORS = 10
+MOST_SHARED = 10  # items listed with two concepts
 FEWEST_ITEMS = 20  # per concept, for a correlation within it
 MOST_ITEMS_WITHIN = 400  # of a concept, for DCI within it
 MOST_FACTORS_WITHIN = 4
@@ -49,6 +51,7 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
         "items": len(model.items),
         "users": 0 if posterior is None else len(posterior.mean),
         "concepts": [] if concepts is None else _concepts(model, concepts),
+        "shared_items": [] if concepts is None else _shared(model),
         "effective_concepts": None if concepts is None else effective_concepts(concepts),
         **_of_users(model, posterior, seed, notes),
         "attributes": {} if concepts is None else {a.name: agreement(concepts, a) for a in attributes},
@@ -83,13 +86,39 @@ def _concepts(model: Recommender, concepts: np.ndarray) -> list[dict[str, Any]]:
     return [
         {
             "concept": k,
-            "name": meaning_of(model).concept_name(k),
+            **_name(model, k),
             "items": int(sizes[k]),
             "share": float(sizes[k] / len(concepts)),
             "interactions": float(weights[k]),
             "typical": [{"id": str(item.id), "title": item.title} for item in typical[k]],
         }
         for k in range(count)
+    ]
+
+
+def _name(model: Recommender, concept: int) -> dict[str, Any]:
+    """Its name, what to show if it has none, and how many choices carry it."""
+    names = meaning_of(model).names
+    if names is None:
+        return {"name": None, "label": f"concept {concept}", "fit": None}
+    entry = names.concept(concept)
+    return {"name": entry.name, "label": label(entry), "fit": entry.model_dump(mode="json")["fit"]}
+
+
+def _shared(model: Recommender) -> list[dict[str, Any]]:
+    """The most popular items that belong to two concepts, with both."""
+    space = space_of(model)
+    items = np.flatnonzero(space.is_shared)
+    most = items[np.argsort(-model.popularity[items], kind="stable")[:MOST_SHARED]]
+    memberships = space.log_assignment[most].exp().cpu().numpy()  # (items, concepts)
+    concepts = np.stack([space.concept_of[most], space.second[0][most]], axis=1)
+    return [
+        {
+            "id": str(item.id),
+            "title": item.title,
+            "concepts": [{"concept": k, "share": float(row[k])} for k in both],
+        }
+        for item, both, row in zip(space.described(most), concepts.tolist(), memberships, strict=True)
     ]
 
 

@@ -136,6 +136,9 @@ class Hosted:
             if self.space is not None:
                 ref["concept"] = concept = int(self.space.concept_of[position])
                 ref["concept_share"] = round(float(self.space.log_assignment[position, concept].exp()), 4)
+                if self.space.is_shared[position]:
+                    second, share = (part[position] for part in self.space.second)
+                    ref |= {"second_concept": int(second), "second_share": round(float(share), 4)}
             self._refs[position] = ref
         return ref
 

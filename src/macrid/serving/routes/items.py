@@ -57,7 +57,7 @@ async def item(item: PathId, hosted: Serves) -> Response:
     attributes.pop("title", None)
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
-    found = {"concept_share": None, **listed(hosted, position)}
+    found = {"concept_share": None, "second_concept": None, "second_share": None, **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return reply({**found, "concepts": concepts, "attributes": attributes, "picture": picture})
 

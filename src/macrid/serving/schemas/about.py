@@ -84,7 +84,7 @@ class Concept(ConceptName, json_schema_serialization_defaults_required=True):
     """A concept and its best dimensions."""
 
     label: str
-    """Display text: the name, or else a typical item, or else the number."""
+    """Display text: the name, or else typical items, or else the number."""
     items: int
     share: float
     """Share of all items."""

@@ -70,3 +70,6 @@ class Placed(ItemRef):
     """The most likely concept."""
     concept_share: float | None = None
     """Its probability."""
+    second_concept: int | None = None
+    """Only for items that a second concept shares."""
+    second_share: float | None = None

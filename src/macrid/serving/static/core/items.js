@@ -61,13 +61,23 @@ function initials(item) {
 }
 
 /**
- * A dot in the colour of an item's likeliest concept and its label; how likely, where others together are likelier.
+ * The likeliest concept of an item; both of an item that two share. How likely, where that is in question.
  * @param {Shown} item
  */
-export function conceptTag({ concept, concept_share: share }) {
+export function conceptTags({ concept, concept_share: share, second_concept: second, second_share: secondShare }) {
+  const isClear = typeof second !== "number" && (share ?? 1) >= 0.5;
+  return [conceptTag(concept, isClear ? null : share), conceptTag(second, secondShare)];
+}
+
+/**
+ * A dot in the colour of a concept, and its label.
+ * @param {number | null | undefined} concept
+ * @param {number | null | undefined} share
+ */
+function conceptTag(concept, share) {
   const label = concept === null || concept === undefined ? null : labelOf(concept);
   if (label === null) return null;
-  const text = typeof share === "number" && share < 0.5 ? `${label} ${percent(share)}` : label;
+  const text = typeof share === "number" ? `${label} ${percent(share)}` : label;
   return h("span", { class: "concept-tag" }, h("span", { class: "dot", style: { "--c": conceptColour(concept) } }), h("span", { text }));
 }
 
@@ -90,7 +100,7 @@ export class ItemCard {
         { type: "button", class: "card-open", on: { click: open } },
         thumb(item),
         h("span", { class: "card-title", dir: "auto", text: titleOf(item) }),
-        conceptTag(item),
+        conceptTags(item),
       ),
       this.#rank,
       this.#badge,

@@ -115,7 +115,9 @@ export class Live {
 
   /** @param {Shown[]} items */
   remember(items) {
-    for (const { id, title, concept, concept_share } of items) this.items.set(id, { id, title, concept, concept_share });
+    for (const { id, title, concept, concept_share, second_concept, second_share } of items) {
+      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share });
+    }
   }
 
   #shape(isDragging = this.#store.isDragging) {

@@ -3,7 +3,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { conceptTag, thumb, titleOf } from "./items.js";
+import { conceptTags, thumb, titleOf } from "./items.js";
 import { count } from "./format.js";
 
 /** @import { App, Child, Found, User } from "#types" */
@@ -164,7 +164,7 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add som
         "span",
         { class: "option-text" },
         h("span", { class: "option-title", dir: "auto", text: titleOf(item) }),
-        h("span", { class: "option-more" }, conceptTag(item), h("span", { text: count(item.popularity, "user") })),
+        h("span", { class: "option-more" }, conceptTags(item), h("span", { text: count(item.popularity, "user") })),
       ),
       app.isInHistory(item.id) && h("span", { class: "option-in", text: "in your history" }),
     ],

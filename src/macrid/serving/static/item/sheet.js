@@ -5,7 +5,7 @@ import * as api from "../core/api.js";
 import { conceptColour } from "../core/colours.js";
 import { append, clear, h, iconButton } from "../core/dom.js";
 import { anything, count, percent } from "../core/format.js";
-import { ItemCard, conceptTag, failure, thumb, thumbButton, titleOf } from "../core/items.js";
+import { ItemCard, conceptTags, failure, thumb, thumbButton, titleOf } from "../core/items.js";
 import { styles } from "../core/panel.js";
 
 /** @import { App, Item } from "#types" */
@@ -43,7 +43,7 @@ function draw(app, item, body) {
   append(
     clear(body),
     thumb(item, { lazy: false }),
-    h("p", { class: "sheet-line" }, conceptTag(item), h("span", { class: "quiet", text: `chosen by ${count(item.popularity, "user")}` })),
+    h("p", { class: "sheet-line" }, conceptTags(item), h("span", { class: "quiet", text: `chosen by ${count(item.popularity, "user")}` })),
     actions(app, item),
     why,
     attributes(item),

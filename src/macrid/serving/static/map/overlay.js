@@ -3,7 +3,7 @@
 
 import { append, clear, h, iconButton } from "../core/dom.js";
 import { count } from "../core/format.js";
-import { conceptTag, thumb, titleOf } from "../core/items.js";
+import { conceptTags, thumb, titleOf } from "../core/items.js";
 
 /** @import { Item } from "#types" */
 /** @import { XY } from "./marks.js" */
@@ -60,7 +60,7 @@ export class Tip {
 
   /** @param {Item} item @param {XY} at @param {{ width: number, height: number }} stage */
   show(item, at, stage) {
-    append(clear(this.element), thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTag(item)));
+    append(clear(this.element), thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTags(item)));
     this.element.hidden = false;
     putBeside(this.element, at, stage);
   }
@@ -86,7 +86,7 @@ export class ItemBox {
         "div",
         { class: "map-about" },
         h("strong", { text: titleOf(item) }),
-        conceptTag(item),
+        conceptTags(item),
         h(
           "div",
           { class: "map-buttons" },

@@ -84,7 +84,10 @@ async function fillAll(app, concept, place, button) {
 function nameEvidence(concept) {
   const parts = [`${percent(concept.interactions)} of all choices are in this concept.`];
   if (concept.edited) parts.push("Named by a person.");
-  else if (concept.name === null) parts.push(concept.why ? `No name: ${concept.why}.` : "No name: no attribute sets its items apart.");
+  else if (concept.fit !== null) {
+    const { share, base, held_out: heldOut } = concept.fit;
+    parts.push(`Its name is true of ${percent(share)} of these choices, and of ${percent(base)} of all; of ${percent(heldOut)} on items it was not found on.`);
+  } else if (concept.name === null) parts.push(concept.why ? `No name: ${concept.why}.` : "No name: no attribute sets its items apart.");
   else if (concept.strength !== null) parts.push(`The name fits with strength ${number(concept.strength)} of 1${concept.p === null ? "" : ` (${pValue(concept.p)})`}.`);
   return parts.join(" ");
 }

@@ -4,7 +4,7 @@
 import { conceptColour } from "../core/colours.js";
 import { clear, h } from "../core/dom.js";
 import { number } from "../core/format.js";
-import { conceptTag, failure, thumb, titleOf } from "../core/items.js";
+import { conceptTags, failure, thumb, titleOf } from "../core/items.js";
 import { styles } from "../core/panel.js";
 import { itemSearch } from "../core/search.js";
 import { Book } from "./book.js";
@@ -134,7 +134,7 @@ class WalkView {
     this.#current = startOf(route);
     clear(this.#origin).append(
       thumb(item, { size: 56, lazy: false }),
-      h("div", {}, h("span", { class: "walk-kicker", text: "Walking from" }), h("strong", { text: titleOf(item) }), conceptTag(item) ?? ""),
+      h("div", {}, h("span", { class: "walk-kicker", text: "Walking from" }), h("strong", { text: titleOf(item) }), conceptTags(item)),
     );
     this.#drawPills(route);
     this.element.style.setProperty("--c", conceptColour(walk.concept));
