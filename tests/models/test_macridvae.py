@@ -232,7 +232,7 @@ def test_one_concept_has_no_shares(shop_split):
     model = MacridVAE(concepts=1, dim=4).fit(shop_split.train, epochs=1, device="cpu")
     assert model.settings.concept_shares == "off"
     assert MacridVAE(**model.settings.model_dump()).settings == model.settings
-    with pytest.raises(SettingsError, match="concept_shares.*concepts is 1"):
+    with pytest.raises(SettingsError, match=r"concept_shares.*concepts is 1"):
         MacridVAE(concepts=1, concept_shares="on")
 
 
