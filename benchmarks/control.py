@@ -43,7 +43,8 @@ from macrid.data.split import Split
 from macrid.errors import RangeWarning
 from macrid.evaluation.agreement import spearman
 from macrid.evaluation.factors import dci
-from macrid.report.controllability import Knob, measure
+from macrid.report.controllability import measure
+from macrid.report.knobs import Knob
 
 LARGER_BETA = 20.0
 LABELLED = 0.05
