@@ -241,6 +241,14 @@ def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
     return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
 
 
+def read_validation(folder: str | PathLike[str]) -> HeldOut | None:
+    """The validation users kept in a run, if any."""
+    try:
+        return read_heldout(folder, "validation")
+    except RunError:
+        return None
+
+
 def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.csr_array | None:
     """Histories of one group of held-out users, or of all of them (None if the run keeps none)."""
     if which is not None:

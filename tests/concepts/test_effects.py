@@ -15,7 +15,7 @@ def effect(**fields):
 
 
 def test_the_text_is_in_the_units_of_the_attribute():
-    assert effect().text == "29 % → 64 % of the list"
+    assert (effect().span, effect().text) == ("29 → 64 %", "29 → 64 % of the list")
     assert effect(low=1988.4, high=1995.6, is_share=False).text == "1988 → 1996"
     assert effect(low=-0.5512, high=12.345, is_share=False).text == "-0.551 → 12.3"
     assert effect(low=None, high=None).text == ""

@@ -61,12 +61,18 @@ class KnobEffect(BaseModel):
         return self.moves >= LEAST_MOVE and self.monotonicity >= LEAST_MONOTONICITY
 
     @property
-    def text(self) -> str:
-        """The move in the attribute's units: "29 % → 64 % of the list"; empty if unknown."""
+    def span(self) -> str:
+        """The move in the attribute's units: "29 → 64 %" or "1988 → 1996"; empty if unknown."""
         if self.low is None or self.high is None:
             return ""
-        low, high = (_in_words(value, self.is_share) for value in (self.low, self.high))
-        return f"{low} → {high}{' of the list' if self.is_share else ''}"
+        if self.is_share:
+            return f"{100 * self.low:.0f} → {100 * self.high:.0f} %"
+        return " → ".join(f"{end:.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (self.low, self.high))
+
+    @property
+    def text(self) -> str:
+        """The same, with what it is a share of: "29 → 64 % of the list"."""
+        return f"{self.span} of the list" if self.span and self.is_share else self.span
 
 
 def strongest_first(effects: tuple[KnobEffect, ...]) -> list[KnobEffect]:
@@ -82,9 +88,3 @@ def effects_from_json(content: str | bytes) -> tuple[KnobEffect, ...]:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'effects'}: {first['msg']}") from None
-
-
-def _in_words(value: float, is_share: bool) -> str:
-    if is_share:
-        return f"{100 * value:.0f} %"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
