@@ -57,11 +57,6 @@ class Meaning:
         """All dimensions along the axes in use; empty until they are named."""
         return () if self.names is None else self.names.dimensions
 
-    def effect(self, entry: DimensionName) -> KnobEffect | None:
-        """What a dimension does; None if it was not measured."""
-        key = entry.concept, entry.dimension, entry.axis
-        return next((each for each in self.effects if (each.concept, each.dimension, each.axis) == key), None)
-
     def concept_name(self, concept: int) -> str | None:
         return None if self.names is None else self.names.concept_name(concept)
 
