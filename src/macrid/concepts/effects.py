@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-LEAST_MONOTONICITY = 0.3  # random directions rarely reach it
-LEAST_MOVE = 0.2  # standard deviations, likewise
+LEAST_MONOTONICITY = 0.3  # fewer than 1 in 100 random directions reach this and `LEAST_MOVE`
+LEAST_MOVE = 0.2  # standard deviations
 
 
 class KnobEffect(BaseModel):
