@@ -30,7 +30,7 @@ from benchmarks.measuring import circumstances
 
 import macrid
 from macrid.concepts.axes import concept_axes, find, use
-from macrid.concepts.directions import Direction, directions_towards
+from macrid.concepts.directions import Direction
 from macrid.concepts.meaning import Axes, meaning_of, unturned
 from macrid.concepts.space import Space, space_of, with_range
 from macrid.control.engine import Engine, Question
@@ -43,7 +43,8 @@ from macrid.data.split import Split
 from macrid.errors import RangeWarning
 from macrid.evaluation.agreement import spearman
 from macrid.evaluation.factors import dci
-from macrid.report.controllability import Knob, measure
+from macrid.report.controllability import measure
+from macrid.report.knobs import Knob
 
 LARGER_BETA = 20.0
 LABELLED = 0.05
@@ -254,9 +255,7 @@ def _largest_change(space: Space, split: Split) -> float:
 def _year(model: macrid.MacridVAE, split: Split) -> dict[str, float]:
     """How far the median year of the ten best goes from the low to the high end of the knob, over test users who have
     movies from before and after the median year of all."""
-    space = space_of(model)
     (column,) = [column for column in columns_of(model) if column.name == "year"]
-    directions = tuple(directions_towards(space, "year"))
     history, middle = split.test.history, np.median(column.values)
     rows = np.split(column.values[history.indices], history.indptr[1:-1])
     both = np.array([bool((years < middle).any() and (years >= middle).any()) for years in rows])
@@ -266,9 +265,8 @@ def _year(model: macrid.MacridVAE, split: Split) -> dict[str, float]:
         ends = []
         now = macrid.steer(model, ids, n=10)
         here = float(np.median(column.values[split.items.positions(now.ids)]))
-        for end in ("low", "high"):
-            moves = [{"concept": d.concept, "dimension": d.dimension, "to": getattr(d, end)} for d in directions]
-            found = macrid.steer(model, ids, moves=moves, n=10)
+        for amount in (-2, 2):  # to either end, from anywhere
+            found = macrid.steer(model, ids, towards="year", amount=amount, n=10)
             ends.append(float(np.median(column.values[split.items.positions(found.ids)])))
         moved.append(ends[1] - ends[0])
         older.append(here - ends[0])

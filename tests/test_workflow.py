@@ -21,7 +21,7 @@ from macrid.workflow import Progress
 QUICK = {"concepts": 3, "dim": 6, "epochs": 2, "batch_size": 60, "seed": 4, "device": "cpu"}
 COMPLETE = {
     "config.json", "model.safetensors", "items.parquet", "log.jsonl", "metrics.json", "axes.safetensors", "names.json",
-    "heldout.safetensors",
+    "effects.json", "heldout.safetensors",
 }  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_python_and_the_command_line_make_the_same_run(prepared, tmp_path, monke
     run = macrid.train(prepared, tmp_path / "p", model=model, **settings)
     assert content(run.path) == content(tmp_path / "c")
     assert {file.name for file in run.path.iterdir()} == COMPLETE - (
-        set() if model == "macridvae" else {"axes.safetensors", "names.json"}
+        set() if model == "macridvae" else {"axes.safetensors", "names.json", "effects.json"}
     )
     assert json.loads((run.path / "metrics.json").read_text()) == run.metrics
     again = macrid.load(run.path, "cpu")
@@ -133,7 +133,7 @@ def interrupt_at(phase, epoch=None):
         ("reading", None),
         ("training", {"training"}),
         ("scoring", {"training"}),
-        ("understanding", COMPLETE - {"names.json"}),
+        ("understanding", COMPLETE - {"names.json", "effects.json"}),
         ("comparing", COMPLETE),
     ],
 )

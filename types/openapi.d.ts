@@ -99,6 +99,7 @@ export interface components {
             label: string;
             range: number[];
             histogram: components["schemas"]["Histogram"];
+            effect: components["schemas"]["MeasuredEffect"] | null;
         };
         DimensionRename: {
             name?: string | null;
@@ -215,6 +216,27 @@ export interface components {
             /** @default false */
             has_several?: boolean;
         };
+        MeasuredEffect: {
+            name: string;
+            concept: number | null;
+            dimension: number | null;
+            /** @default  */
+            axis: string;
+            users: number;
+            low: number | null;
+            high: number | null;
+            is_share: boolean;
+            moves: number;
+            monotonicity: number;
+            other: string | null;
+            other_moves: number | null;
+            leakage: number | null;
+            drift: number | null;
+            retention: number | null;
+            overlap: number;
+            smoothness: number;
+            label: string;
+        };
         Model: {
             run: string;
             run_id: string;
@@ -242,6 +264,7 @@ export interface components {
             } | null;
             attributes: components["schemas"]["Attribute"][];
             towards: string[];
+            towards_effects: components["schemas"]["MeasuredEffect"][];
             limits: components["schemas"]["Limits"];
             concepts: components["schemas"]["Concept"][];
         };

@@ -12,6 +12,7 @@ export type Found = Schemas["Found"];
 export type Item = Schemas["Item"];
 export type Map = Schemas["Map"];
 export type MapValues = Schemas["MapValues"];
+export type MeasuredEffect = Schemas["MeasuredEffect"];
 export type Model = Schemas["Model"];
 export type Moved = Schemas["Moved"];
 export type Place = Schemas["Place"];
@@ -25,12 +26,14 @@ export type User = Schemas["User"];
 /** A known user, or a history. */
 export type Who = { user: string } | { history: string[] };
 
-/** What a person changed: a coordinate `to` a value, or the `share` of a concept. */
+/** What a person changed: a coordinate `to` a value, the `share` of a concept, or an attribute by an `amount`. */
 export interface Move {
-  concept: number;
+  concept?: number;
   dimension?: number;
   to?: number;
   share?: number;
+  towards?: string;
+  amount?: number;
   axis?: string;
   /** Names that answers give, by which a move is known in another run. */
   name?: string;

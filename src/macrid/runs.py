@@ -7,6 +7,7 @@ log.jsonl            one line per epoch
 metrics.json         scores on the held-out users
 axes.safetensors     axes of each concept: all kinds computed, the kind in use, and the range of users
 names.json           names of concepts and dimensions, with evidence; people may edit it
+effects.json         what every knob does to the lists of validation users
 heldout.safetensors  the held-out users, so that `evaluate` needs only the run
 map.safetensors      item positions on the studio's map, once requested
 inspection.json      the output of `inspect`, once the studio requested it
@@ -35,6 +36,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from macrid.concepts.axes import KINDS, remember_range
+from macrid.concepts.effects import effects_from_json
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import Names
 from macrid.data.ids import Ids
@@ -61,6 +63,7 @@ FILES = (
     "metrics.json",
     "axes.safetensors",
     "names.json",
+    "effects.json",
     "heldout.safetensors",
     "map.safetensors",
     "inspection.json",
@@ -108,6 +111,8 @@ def save(
             (temporary / "axes.safetensors").write_bytes(_axes_bytes(meaning))
         if meaning.names is not None:
             (temporary / "names.json").write_text(_pretty(meaning.names.as_json()), "utf-8")
+        if meaning.effects:
+            (temporary / "effects.json").write_text(_effects_text(meaning), "utf-8")
         if metrics is not None:
             (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
         (temporary / "config.json").write_text(_pretty(config), "utf-8")
@@ -152,10 +157,12 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
 
 
 def keep(model: Recommender, folder: str | PathLike[str]) -> None:
-    """Write a model's axes and names into its run; the other files are left alone."""
+    """Write a model's axes, names and effects of knobs into its run; the other files are left alone."""
     path, meaning = Path(folder), meaning_of(model)
     read_config(path)
     with writing(path, RunError, "the previous ones are kept"):
+        if meaning.effects or (path / "effects.json").exists():
+            write_atomically(path / "effects.json", _effects_text(meaning))
         if meaning.axes:
             write_atomically(path / "axes.safetensors", _axes_bytes(meaning))
         if meaning.names is not None:
@@ -234,6 +241,14 @@ def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
     return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
 
 
+def read_validation(folder: str | PathLike[str]) -> HeldOut | None:
+    """The validation users kept in a run, if any."""
+    try:
+        return read_heldout(folder, "validation")
+    except RunError:
+        return None
+
+
 def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.csr_array | None:
     """Histories of one group of held-out users, or of all of them (None if the run keeps none)."""
     if which is not None:
@@ -282,8 +297,12 @@ def _axes_bytes(meaning: Meaning) -> bytes:
     return to_bytes(tensors, {"in_use": json.dumps(meaning.in_use), "fits": json.dumps(fits)})
 
 
+def _effects_text(meaning: Meaning) -> str:
+    return _pretty([effect.model_dump(mode="json") for effect in meaning.effects])
+
+
 def _read_meaning(path: Path) -> Meaning:
-    """From axes.safetensors and names.json, where they exist."""
+    """From axes.safetensors, names.json and effects.json, where they exist."""
     meaning = Meaning()
     if (path / "axes.safetensors").exists():
         tensors = {name: value.numpy() for name, value in _read(path, "axes.safetensors", load_file).items()}
@@ -299,15 +318,17 @@ def _read_meaning(path: Path) -> Meaning:
             meaning.axes[kind] = Axes(kind, rotation, low, high, kind_fits)
     if (path / "names.json").exists():
         meaning.names = _read(path, "names.json", lambda file: read_names(file.parent))
+    if (path / "effects.json").exists():
+        meaning.effects = _read(path, "effects.json", lambda file: effects_from_json(file.read_bytes()))
     return meaning
 
 
 def _check_meaning(meaning: Meaning, model: Recommender) -> None:
     """Raise a `ValueError` if the axes or names belong to another model."""
-    if not meaning.axes and meaning.names is None:
+    if not meaning.axes and meaning.names is None and not meaning.effects:
         return
     if not isinstance(model, MacridVAE):
-        raise ValueError(f"axes.safetensors and names.json do not belong to a {type(model).__name__}")
+        raise ValueError(f"axes.safetensors, names.json and effects.json do not belong to a {type(model).__name__}")
     concepts, dim = model.network.concepts, model.settings.dim
     for kind, axes in meaning.axes.items():
         ends = [end for end in (axes.low, axes.high) if end is not None]
@@ -320,6 +341,10 @@ def _check_meaning(meaning: Meaning, model: Recommender) -> None:
     in_use = meaning.in_use
     if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *meaning.axes}):
         raise ValueError(f"axes.safetensors: the axes in use do not fit {concepts} concepts")
+    for effect in meaning.effects:
+        if not (0 <= (effect.concept or 0) < concepts and 0 <= (effect.dimension or 0) < dim):
+            place = f"concept {effect.concept}, dimension {effect.dimension}"
+            raise ValueError(f"effects.json: {place} does not exist among {concepts} concepts of {dim} dimensions")
     if meaning.names is not None:
         named = len(meaning.names.concepts), len(meaning.names.dimensions)
         if named != (concepts, concepts * dim):

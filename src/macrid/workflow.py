@@ -26,6 +26,7 @@ from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
 from macrid.models.reference import EASE, Popularity
 from macrid.recipe import PRESETS, Recipe
+from macrid.report.effects import measure_effects
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
 
@@ -112,6 +113,8 @@ def train(
         tell(Progress("understanding", "turning axes and naming"))
         recommender.sample = runs.read_sample(folder)  # the same users as in a loaded run
         understand(recommender)
+        tell(Progress("understanding", "measuring what knobs do"))
+        measure_effects(recommender, split.validation)
         runs.keep(recommender, folder)
     if baselines:
         metrics["baselines"] = _baselines(recommender, split, heldout, tell)
@@ -126,6 +129,7 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
     if isinstance(model, MacridVAE) and meaning_of(model).names is None:
         model.check_fitted()
         understand(model, histories=None if model.validation is None else model.validation.history)
+        measure_effects(model, model.validation)
     metrics = _metrics(model, heldout) if heldout else None
     known = {} if model.min_rating is None else {"min_rating": model.min_rating}
     runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)

@@ -11,6 +11,7 @@ import pytest
 
 import macrid
 from macrid import runs
+from macrid.concepts.effects import strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.naming import find
 from macrid.control.explain import explain
@@ -412,6 +413,30 @@ def test_unnamed_dimensions_are_shown_by_their_ends(invoke, run):
     assert sum(line[:1].isdigit() and "." in line[:4] for line in everything.splitlines()) == len(result)
 
 
+def test_new_axes_have_new_effects(invoke, world):
+    assert json.loads(invoke("inspect", world, "--json")[1])["knobs"] == []
+    invoke("axes", world, "--by", "attributes")
+    effects = meaning_of(macrid.load(world, "cpu")).effects
+    assert {effect.name for effect in effects if effect.concept is None} >= {"size", "price"}
+    shown = json.loads(invoke("inspect", world, "--json")[1])["knobs"]
+    assert shown == [effect.model_dump(mode="json") for effect in strongest_first(effects)]
+
+
+def test_names_measure_effects_where_a_run_has_none(invoke, world):
+    assert "what the knobs do" not in invoke("names", world, columns=80)[1]
+    code, out, err = invoke("names", world, "--effects", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    effects = strongest_first(meaning_of(macrid.load(world, "cpu")).effects)
+    assert answer["effects"] == [effect.model_dump(mode="json") for effect in effects]
+    assert {effect.name for effect in effects} >= {"size", "price"}
+    table = invoke("names", world, columns=80)[1]
+    table = table[table.index("what the knobs do") :]
+    assert max(map(len, table.splitlines())) <= 80
+    for effect in effects[:3]:
+        assert effect.span in table
+
+
 def test_knobs_are_measured(invoke, world_run):
     code, out, err = invoke("inspect", world_run, "--control", "--json")
     assert (code, err) == (0, "")
@@ -453,10 +478,7 @@ def test_another_model_is_measured_for_comparison(invoke, other_runs, run):
     assert "EASE" in err
 
 
-def test_control_needs_held_out_users_and_names(invoke, trained, run, tmp_path):
-    code, out, err = invoke("inspect", run, "--control")
-    assert (code, out) == (1, "")
-    assert "`macrid axes" in err
+def test_control_needs_held_out_users(invoke, trained, tmp_path):
     runs.save(trained[0], tmp_path / "bare")
     code, out, err = invoke("inspect", tmp_path / "bare", "--control")
     assert (code, out) == (1, "")

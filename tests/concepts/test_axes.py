@@ -32,6 +32,7 @@ from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of
 from macrid.concepts.space import space_of
 from macrid.data.attributes import Column
 from macrid.errors import MacridError, RequestError, RunError
+from macrid.report.effects import measure_effects
 from tests.concepts.conftest import DIM, random_rotation, unit
 
 TURNED = [kind for kind in KINDS if kind != "original"]
@@ -457,11 +458,12 @@ def test_nothing_is_cached_during_training(shop_split):
 
 @pytest.fixture(scope="module")
 def turned_run(wide, tmp_path_factory):
-    """(model, folder) with two kinds of axes, names, and one edit: do not change them."""
+    """(model, folder) with two kinds of axes, names, one edit, and effects: do not change them."""
     model = copy.deepcopy(wide[0])
     use(model, find(model, "independence"))
     use(model, find(model, "attributes"), ["attributes"] * 4 + ["independence"] * 2 + ["original"])
     meaning_of(model).names = naming.find(model).renamed(2, "mine")
+    measure_effects(model, wide[1].validation)
     folder = tmp_path_factory.mktemp("turned") / "run"
     runs.save(model, folder, heldout={"test": wide[1].test})
     return model, folder
@@ -474,7 +476,8 @@ def run(turned_run, tmp_path):
 
 def assert_same_meaning(model, other):
     one, two = meaning_of(model), meaning_of(other)
-    assert (one.in_use, one.names, set(one.axes)) == (two.in_use, two.names, set(two.axes))
+    assert (one.in_use, one.names, one.effects) == (two.in_use, two.names, two.effects)
+    assert set(one.axes) == set(two.axes)
     for kind, axes in one.axes.items():
         assert axes.fits == two.axes[kind].fits
         for part in ("rotation", "low", "high"):
@@ -491,22 +494,40 @@ def test_a_run_keeps_axes_and_names(turned_run, run, wide):
     np.testing.assert_array_equal(again.sample.toarray(), wide[1].test.history.toarray())
 
 
-def test_keep_replaces_axes_and_names_and_nothing_else(run):
+def test_keep_replaces_axes_names_and_effects_and_nothing_else(run):
     model = macrid.load(run, "cpu")
     before = {path.name: path.read_bytes() for path in run.iterdir()}
     use(model, find(model, "independence", seed=1))
     meaning_of(model).names = meaning_of(model).names.renamed(1, "other")
     runs.keep(model, run)
     after = {path.name: path.read_bytes() for path in run.iterdir()}
-    assert {name for name in after if after[name] != before.get(name)} == {"axes.safetensors", "names.json"}
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"axes.safetensors", "names.json", "effects.json"}
     assert_same_meaning(macrid.load(run, "cpu"), model)
     with pytest.raises(RunError, match="nowhere"):
         runs.keep(model, run.parent / "nowhere")
 
 
+def test_effects_are_kept_until_the_axes_turn(run):
+    model = macrid.load(run, "cpu")
+    assert meaning_of(model).effects
+    use(model, find(model, "independence", seed=1))
+    runs.keep(model, run)
+    assert meaning_of(macrid.load(run, "cpu")).effects == ()
+
+
+@pytest.mark.parametrize("wrong", [{"concept": 7}, {"concept": -1}, {"dimension": DIM}])
+def test_effects_that_do_not_fit_the_model_are_refused(run, wrong):
+    effects = json.loads((run / "effects.json").read_text("utf-8"))
+    (run / "effects.json").write_text(json.dumps([effects[-1] | wrong]))
+    with pytest.raises(RunError, match=rf"effects\.json: .*{next(iter(wrong))} {next(iter(wrong.values()))}"):
+        macrid.load(run)
+
+
 def test_a_run_without_axes_and_names_still_loads(run):
     (run / "axes.safetensors").unlink()
     (run / "names.json").unlink()
+    (run / "effects.json").unlink()
     model = macrid.load(run, "cpu")
     assert meaning_of(model) == Meaning()
     assert space_of(model).range_of(0) is not None  # from the held-out users it keeps
@@ -519,7 +540,7 @@ def test_a_run_without_users_keeps_their_range(editable, tmp_path):
     np.testing.assert_array_equal(space_of(again).range_of(2), space_of(editable).range_of(2))
 
 
-@pytest.mark.parametrize("name", ["axes.safetensors", "names.json"])
+@pytest.mark.parametrize("name", ["axes.safetensors", "names.json", "effects.json"])
 @pytest.mark.parametrize("damage", ["empty", "truncated", "garbage"])
 def test_a_damaged_file_is_named(run, name, damage):
     content = (run / name).read_bytes()

@@ -15,7 +15,7 @@ from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import understand
 from macrid.errors import RequestError
-from tests.concepts.conftest import DIM, unit
+from tests.concepts.conftest import DIM, random_rotation, unit
 
 
 @pytest.fixture
@@ -128,15 +128,26 @@ def test_without_users_the_range_is_that_of_the_items(planted):
     assert (each.low, each.high) == pytest.approx(np.percentile(items @ each.vector, [1, 99]), abs=1e-5)
 
 
-def test_an_axis_fitted_to_an_attribute_is_its_direction(planted):
-    model, _ = planted
-    space = space_of(model)
-    before = directions_towards(space, "year")
-    use(model, find(model, "attributes"), ["attributes", *["original"] * 6])
-    after = directions_towards(space, "year")
-    assert [each.dimension for each in after] == [0, None]
-    np.testing.assert_array_equal(after[0].vector, meaning_of(model).axes["attributes"].rotation[0, 0])
-    assert after[0].vector @ before[0].vector > 0.99
+def test_an_attribute_keeps_its_own_direction_whatever_axes_come_before_its_axis(place):
+    random = np.random.default_rng(0)
+    year, other = random_rotation(random)[:2]
+    size = unit(year + other)
+    vectors = unit(random.normal(size=(560, DIM)))
+    table = {
+        "year": vectors @ year + 0.05 * random.normal(size=560),
+        "size": vectors @ size + 0.1 * random.normal(size=560),
+    }
+    model = place(vectors, np.arange(560) % 2, table)
+    before = directions_towards(space_of(model), "size")
+    use(model, find(model, "attributes"))
+    fit = next(fit for fit in space_of(model).fits(0) if fit.attribute == "size")
+    assert space_of(model).axes(0)[fit.dimension] @ size < 0.8  # orthogonal to the year
+    after = directions_towards(space_of(model), "size")
+    assert [each.concept for each in after] == [0, 1]
+    for one, two in zip(before, after, strict=True):
+        assert two.vector @ size > 0.97
+        np.testing.assert_allclose(two.vector, one.vector, atol=1e-5)
+        assert (two.low, two.high) == pytest.approx((one.low, one.high), abs=1e-5)
 
 
 def test_an_unpredictable_attribute_is_refused_with_the_concepts_that_predict_it(planted):

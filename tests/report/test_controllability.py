@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import rankdata, spearmanr
 
 import macrid
 from macrid.concepts.axes import use
-from macrid.concepts.directions import Direction, along
+from macrid.concepts.directions import Direction, along, directions_towards
 from macrid.concepts.meaning import Axes, Fit, meaning_of
 from macrid.concepts.naming import find
 from macrid.concepts.space import space_of
@@ -22,7 +23,8 @@ from macrid.data.split import HeldOut
 from macrid.errors import DataError, MacridError, RequestError
 from macrid.evaluation.agreement import scores_of
 from macrid.report import controllability
-from macrid.report.controllability import Knob, measure, named_knobs
+from macrid.report.controllability import measure
+from macrid.report.knobs import Knob, attribute_knobs, named_knobs
 from tests.planted import PRICE, SIZE, TASTE, planted
 
 
@@ -101,24 +103,73 @@ def test_named_knobs_come_from_axes_and_from_names(world):
     assert named_knobs(model) == []
     rotation = np.broadcast_to(np.eye(6, dtype=np.float32)[[SIZE, 0, 1, 3, 4, 5]], (2, 6, 6))
     use(model, Axes("attributes", rotation, fits=(Fit(0, 0, "size", 0.9, 0.005), Fit(1, 0, "size", 0.9, 0.005))))
-    joint, *single = named_knobs(model)
-    assert [(knob.concept, knob.column.name) for knob in single] == [(0, "size"), (1, "size")]
-    assert joint.concept is None
-    assert [direction.vector[SIZE] for direction in joint.directions] == [1, 1]
+    assert [(knob.concept, knob.column.name) for knob in named_knobs(model)] == [(0, "size"), (1, "size")]
     model = copy.deepcopy(world[0])
     meaning_of(model).names = find(model)
     falling = meaning_of(model).names.dimension(0, SIZE).model_copy(update={"direction": -1})
     dimensions = list(meaning_of(model).names.dimensions)
     dimensions[SIZE] = falling
     meaning_of(model).names = type(meaning_of(model).names)(meaning_of(model).names.concepts, tuple(dimensions))
-    named = {
-        (knob.concept, knob.directions[0].dimension): knob for knob in named_knobs(model) if knob.concept is not None
-    }
+    named = {(knob.concept, knob.dimension): knob for knob in named_knobs(model)}
     assert named[1, SIZE].column.name == named[0, SIZE].column.name == "size"
     assert named[1, SIZE].directions[0].vector[SIZE] == 1
     assert named[0, SIZE].directions[0].vector[SIZE] == -1  # so that the attribute grows
     plain, turned = along(space_of(model), 0, SIZE), named[0, SIZE].directions[0]
     assert (turned.low, turned.high) == (-plain.high, -plain.low)
+    assert {knob.is_reversed for knob in (named[0, SIZE], named[1, SIZE])} == {True, False}
+    assert named[0, SIZE].axis == meaning_of(model).names.dimension(0, SIZE).axis
+
+
+def test_attribute_knobs_move_as_moves_towards_the_attribute_do(world):
+    model = world[0]
+    size, price = attribute_knobs(model)
+    assert [knob.column.name for knob in (size, price)] == ["size", "price"]
+    assert size.directions == tuple(directions_towards(space_of(model), "size"))
+    assert (size.concept, size.dimension, size.axis) == (None, None, "")
+
+
+def test_an_attribute_that_one_concept_predicts_still_lists_all_items(world):
+    model, heldout, columns = world
+    column = replace(columns[0], values=np.where(np.arange(200) < 100, columns[0].values, 0.0))
+    general = Knob(knob(model, column, SIZE).directions, column, is_general=True)
+    found = measure(model, heldout, [general, knob(model, column, SIZE)], columns=columns).knobs
+    assert [effect.concept for effect in found] == [None, 0]
+    assert found[0].moves < found[1].moves  # half of the listed items belong to the other concept
+
+
+def test_ends_are_in_the_units_of_the_attribute_and_in_the_order_of_the_dimension(world):
+    model, heldout, columns = world
+    up = knob(model, columns[0], SIZE)
+    found = measure(model, heldout, [up], columns=columns).knobs[0]
+    assert -0.5 < found.low < -0.2
+    assert 0.2 < found.high < 0.5
+    assert not found.is_share
+    again = measure(model, heldout, [replace(up, is_reversed=True)], columns=columns).knobs[0]
+    assert (again.low, again.high) == (found.high, found.low)
+    assert again.moves == found.moves
+    large = Column("size: large", "size", "tag", (columns[0].values > 0.2).astype(float))
+    share = measure(model, heldout, [knob(model, large, SIZE)], columns=columns).knobs[0]
+    assert (share.is_share, share.low) == (True, 0)
+    assert share.high > 0.9
+
+
+def test_only_the_most_popular_items_of_a_large_catalogue_are_listed(world, monkeypatch):
+    model, heldout, columns = world
+    monkeypatch.setattr(controllability, "MOST_LISTED", 60)
+    listed = []
+    best = controllability._Decoded.best
+
+    def listing(self, users, components, n, seen, items):
+        listed.append(items)
+        return best(self, users, components, n, seen, items)
+
+    monkeypatch.setattr(controllability._Decoded, "best", listing)
+    found = measure(model, heldout, [knob(model, columns[0], SIZE)], columns=columns, chance=False).knobs[0]
+    popular = np.sort(np.argsort(-model.popularity, kind="stable")[:60])
+    assert {len(items) for items in listed} == {60}
+    assert any(np.array_equal(items, popular) for items in listed)
+    assert found.monotonicity > 0.9
+    assert found.retention is not None
 
 
 # slow truth
@@ -129,18 +180,19 @@ def slow(model, heldout, knob, columns):
     space = space_of(model)
     h, tau = space.items.astype(np.float64), model.settings.temperature
     log_c = space.log_assignment.numpy().astype(np.float64)
+    components, log_w = (part.astype(np.float64) for part in space.encode(heldout.history))
     direction = knob.directions[0]
     e, k = direction.vector.astype(np.float64), direction.concept
     items = np.flatnonzero(space.concept_of == k)
     unseen = len(items) - heldout.history.toarray()[:, items].sum(axis=1)
     users = np.flatnonzero(((heldout.history @ np.exp(log_c))[:, k] >= 3) & (unseen >= 10))
 
-    def scores_at(z, log_w, value):
-        z = z.copy()
+    def scores_at(user, value):
+        z = components[user].copy()
         if value is not None:
             rest = z[k] - (z[k] @ e) * e
             z[k] = value * e + np.sqrt(1 - value**2) * rest / np.linalg.norm(rest)
-        return logsumexp(z @ h.T / tau + log_c.T + log_w[:, None], axis=0)
+        return logsumexp(z @ h.T / tau + log_c.T + log_w[user][:, None], axis=0)
 
     def best(scores, seen, among, n):
         left = [item for item in among if item not in seen]
@@ -153,22 +205,24 @@ def slow(model, heldout, knob, columns):
         return (ranks - np.nanmean(ranks)) / np.nanstd(ranks)
 
     mine = standard(knob.column.values[items])
-    others = []
+    others, names = [], []
     for column in columns:
         theirs = standard(column.values[items])
         both = np.isfinite(mine) & np.isfinite(theirs)
         is_other = column.name != knob.column.name and column.is_usable(items)
         if is_other and abs(spearmanr(mine[both], theirs[both]).statistic) <= 0.3:
             others.append(theirs)
+            names.append(column.name)
     place = {item: at for at, item in enumerate(items)}
     values = np.linspace(direction.low, direction.high, 9)
     rows = {name: [] for name in ("monotonicity", "moves", "far", "smoothness", "overlap")}
     shift, drift = [[] for _ in others], [[] for _ in others]
     ndcg = {-1: [], 0: [], 1: []}
-    components, log_weights = (part.astype(np.float64) for part in space.encode(heldout.history))
+    ends = []
     for user in users:
-        seen, z, log_w = set(heldout.history[[user]].indices.tolist()), components[user], log_weights[user]
-        lists = [best(scores_at(z, log_w, value), seen, items, 10) for value in values]
+        seen, z = set(heldout.history[[user]].indices.tolist()), components[user]
+        lists = [best(scores_at(user, value), seen, items, 10) for value in values]
+        ends.append([np.nanmean(knob.column.values[one]) for one in (lists[0], lists[-1])])
 
         def averages(of, lists=lists):
             return np.array([np.nanmean([of[place[item]] for item in one]) for one in lists])
@@ -180,25 +234,31 @@ def slow(model, heldout, knob, columns):
         rows["smoothness"].append(np.mean([len(set(a) & set(b)) / 10 for a, b in pairwise(lists)]))
         for at, theirs in enumerate(others):
             each = averages(theirs)
-            shift[at].append(abs(each[-1] - each[0]))
+            shift[at].append(each[-1] - each[0])
             drift[at].append(0.0 if np.ptp(each) == 0 else spearmanr(range(9), each).statistic)
         now, quarter = float(z[k] @ e), (direction.high - direction.low) / 4
         targets = set(heldout.target[[user]].indices.tolist())
         ideal = sum(1 / np.log2(rank + 2) for rank in range(min(100, len(targets))))
         tops = {}
         for sign in (-1, 0, 1):
-            ends = min(direction.low, now), max(direction.high, now)
-            value = None if sign == 0 else float(np.clip(now + sign * quarter, *ends))
-            tops[sign] = best(scores_at(z, log_w, value), seen, range(len(h)), 100)
+            limits = min(direction.low, now), max(direction.high, now)
+            value = None if sign == 0 else float(np.clip(now + sign * quarter, *limits))
+            tops[sign] = best(scores_at(user, value), seen, range(len(h)), 100)
             if targets:
                 gained = sum(1 / np.log2(rank + 2) for rank, item in enumerate(tops[sign]) if item in targets)
                 ndcg[sign].append(gained / ideal)
         rows["overlap"].append(np.mean([len(set(tops[0][:10]) & set(tops[sign][:10])) / 10 for sign in (-1, 1)]))
     mean = {name: float(np.mean(values)) for name, values in rows.items()}
+    most = int(np.argmax([abs(np.mean(one)) for one in shift]))
+    low, high = np.mean(ends, axis=0)
     return {
         "users": len(users),
         **{name: mean[name] for name in ("monotonicity", "moves", "smoothness", "overlap")},
-        "leakage": float(np.mean([np.mean(one) for one in shift])) / mean["far"],
+        "low": low,
+        "high": high,
+        "other": names[most],
+        "other_moves": float(np.mean(shift[most])),
+        "leakage": float(np.mean([np.mean(np.abs(one)) for one in shift])) / mean["far"],
         "drift": float(np.mean([abs(np.mean(one)) for one in drift])),
         "retention": float((np.mean(ndcg[-1]) + np.mean(ndcg[1])) / 2 / np.mean(ndcg[0])),
     }
@@ -212,7 +272,7 @@ def test_every_number_matches_a_slow_loop_over_users(trained, concept):
     noise[2].values[::7] = np.nan
     price = named_column(model, "price")
     price_knob = Knob((along(space_of(model), concept, 5),), price)
-    found = measure(model, split.test, [price_knob], columns=[price, *noise]).knobs[0].as_json()
+    found = measure(model, split.test, [price_knob], columns=[price, *noise]).knobs[0].model_dump()
     for name, value in slow(model, split.test, price_knob, [price, *noise]).items():
         assert found[name] == pytest.approx(value, abs=1e-6), name
 
@@ -237,7 +297,8 @@ def test_an_attribute_unknown_in_every_list_moves_nothing(world):
     rare = Column("rare", "rare", "number", np.where(np.arange(200) < 100, np.nan, np.arange(200)))
     found = measure(model, heldout, [knob(model, rare, SIZE)], columns=[*columns, rare]).knobs[0]
     assert (found.monotonicity, found.moves) == (0, 0)
-    json.dumps(found.as_json(), allow_nan=False)
+    assert (found.low, found.high, found.text) == (None, None, "")
+    json.dumps(found.model_dump(), allow_nan=False)
 
 
 def test_users_who_have_seen_nearly_all_items_of_a_concept_are_skipped(world):
@@ -271,7 +332,7 @@ def test_another_model_is_moved_along_the_same_attributes(trained, multvae):
     assert {control.name for control in found.beside} == {"popularity"}
     assert all(control.moves >= 0 for control in found.beside)
     items, users = space_of(model).members(0), np.arange(split.test.history.shape[0])
-    decoded = controllability._decoded(other, model, split.test)
+    decoded = controllability._decoded(other, model, split.test, np.arange(160))
     direction = controllability._activation(decoded, space_of(model), items, column, users)
     assert direction.vector[0] > 0.99
     values = decoded.components[users, 0, :] @ direction.vector
@@ -295,9 +356,11 @@ def test_the_other_model_must_have_the_same_items_and_no_hidden_layers(trained, 
 # errors
 
 
-def test_without_named_knobs_the_error_says_how_to_get_some(world):
+def test_without_knobs_the_error_says_how_to_get_some(world):
+    bare = copy.deepcopy(world[0])
+    bare.table, bare.popularity = None, np.ones(200, dtype=np.int64)
     with pytest.raises(RequestError, match="`macrid axes"):
-        measure(world[0], world[1])
+        measure(bare, world[1])
 
 
 def test_too_few_users_are_an_error(world):

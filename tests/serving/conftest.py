@@ -12,11 +12,13 @@ def shop_run(tmp_path_factory):
     """A run with names and held-out users; do not change it."""
     import macrid
     from macrid.data.shop import generate
+    from macrid.report.effects import measure_effects
 
     split = generate(users=1200, items=500, seed=2).split(heldout=60)
     model = macrid.MacridVAE(concepts=7, dim=24)
     model.fit(split.train, validation=split.validation, epochs=25, batch_size=100, seed=1, device="cpu")
     macrid.understand(model)
+    measure_effects(model, split.validation)
     metrics = {name: macrid.evaluate(model, getattr(split, name)).as_json() for name in ("validation", "test")}
     folder = tmp_path_factory.mktemp("shop") / "run"
     runs.save(

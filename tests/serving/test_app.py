@@ -58,9 +58,54 @@ def test_the_card_has_settings_scores_concepts_and_dimensions_with_evidence(clie
     assert sum(size.histogram.counts) > 20
     assert size.evidence[0].attribute == "size"
     assert size.examples.low
+    assert size.effect.name == "size"
+    assert size.effect.label == size.effect.text != ""
+
+
+def test_knobs_come_in_the_order_of_their_effects_without_those_that_do_nothing(client, shop_model):
+    card = about.Model.model_validate(ok(client.get("/v1/model")))
+    idle = {(effect.concept, effect.dimension) for effect in meaning_of(shop_model).effects if not effect.is_clear}
+    for concept in card.concepts:
+        named = [entry for entry in concept.dimensions if entry.name]
+        strengths = [entry.effect.strength for entry in named if entry.attribute != "popularity"]
+        assert strengths == sorted(strengths, reverse=True)
+        assert all(entry.attribute == "popularity" for entry in named[len(strengths) :])
+        assert not idle & {(entry.concept, entry.dimension) for entry in concept.dimensions}
+    general = [effect.strength for effect in card.towards_effects]
+    assert general == sorted(general, reverse=True)
+    assert {effect.concept for effect in card.towards_effects} == {None}
+    assert card.towards[: len(general)] == [effect.name for effect in card.towards_effects]
+    assert set(card.towards) == {column.name for column in space_of(shop_model).columns}
+
+
+def test_knobs_that_do_nothing_stay_in_the_full_list_unless_a_person_named_them(client_of, own_run):
+    effects = json.loads((own_run / "effects.json").read_text("utf-8"))
+    bare = [effect | {"moves": 0.0} if effect["concept"] == 2 else effect for effect in effects]
+    (own_run / "effects.json").write_text(json.dumps(bare), "utf-8")
+    client = client_of(own_run, edits="yes")
+    idle = {effect["dimension"] for effect in bare if effect["concept"] == 2}
+    assert idle
+
+    def shown():
+        return {entry["dimension"] for entry in ok(client.get("/v1/model"))["concepts"][2]["dimensions"]}
+
+    assert not idle & shown()
+    everything = ok(client.get("/v1/concepts/2/dimensions"))["dimensions"]
+    assert idle <= {entry["dimension"] for entry in everything}
+    one = min(idle)
+    ok(client.patch(f"/v1/concepts/2/dimensions/{one}", json={"name": "mine"}))
+    assert idle & shown() == {one}
+
+
+def test_without_effects_knobs_come_in_the_order_of_their_evidence(client_of, own_run):
+    (own_run / "effects.json").unlink()
+    card = about.Model.model_validate(ok(client_of(own_run).get("/v1/model")))
+    assert card.towards_effects == []
+    bags = next(entry for entry in card.concepts if entry.name == "bags")
     strengths = [entry.strength for entry in bags.dimensions if entry.name and entry.attribute != "popularity"]
     assert strengths == sorted(strengths, reverse=True)
     assert bags.dimensions[len(strengths)].attribute == "popularity"
+    assert {entry.effect for entry in bags.dimensions} == {None}
 
 
 def test_an_item_that_two_concepts_share_has_both(client, shop_model):

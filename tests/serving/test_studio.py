@@ -254,6 +254,34 @@ def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_even_if_responses
     assert studio.one(".share-value").nth(k).inner_text() == f"{round(100 * share)} %"
 
 
+def test_attributes_come_first_and_move_the_whole_list(visit, shop_site):
+    effects = shop_site.get("/model")["towards_effects"]
+    studio = visit(shop_site, f"?user={USER}")
+    rows = studio.one(".towards-row")
+    assert rows.count() == 5
+    assert rows.locator(".quiet").all_inner_texts() == [effect["label"] for effect in effects[:5]]
+    name = effects[0]["name"]
+    slider = studio.knob("all concepts", name)
+    press(slider, "End")
+    moved = shop_site.recommended(**WHO, moves=[{"towards": name, "amount": 2}])
+    assert moved != shop_site.recommended(**WHO)
+    studio.shows(moved)
+    wait_until(lambda: "towards=" in studio.page.url)
+    other = visit(shop_site, f"?{studio.page.url.partition('?')[2]}")
+    other.shows(moved)
+    assert other.value(other.knob("all concepts", name)) == 2
+    studio.button(f"Reset {name} in all concepts").click()
+    studio.shows(shop_site.recommended(**WHO))
+    studio.button("More attributes").click()
+    assert rows.count() == len(effects)
+
+
+def test_a_knob_says_what_it_does_from_end_to_end(visit, shop_site):
+    studio = open_bags(visit, shop_site)
+    size = next(knob for knob in shop_site.concept("bags")["dimensions"] if knob["name"] == "size")
+    assert f"From end to end: {size['effect']['label']}" in studio.one(".knob .effect").all_inner_texts()
+
+
 def test_a_new_name_is_saved_in_the_run_and_can_be_undone(visit, own_run):
     def saved_names():
         return [concept["name"] for concept in json.loads((own_run / "names.json").read_bytes())["concepts"]]

@@ -10,7 +10,7 @@ const FULL = {
   view: "map",
   user: null,
   history: ["a/b?c=d#e", "ü & ü", "12"],
-  moves: [{ concept: 2, dimension: 3, to: -0.25, axis: "0f3a", name: "size: small & large", concept_name: "bags" }, { concept: 1, share: 0.6, concept_name: "belts: all" }, { concept: 0, dimension: 11, to: 1e-5 }],
+  moves: [{ concept: 2, dimension: 3, to: -0.25, axis: "0f3a", name: "size: small & large", concept_name: "bags" }, { concept: 1, share: 0.6, concept_name: "belts: all" }, { towards: "genres: Sci-Fi & more", amount: -1.5 }, { concept: 0, dimension: 11, to: 1e-5 }],
   run: "autumn",
   concept: 2,
   list: "concept",
@@ -42,7 +42,7 @@ test("links without axes and runs still open", () => {
   assert.equal(run, null);
 });
 
-for (const query of ["?move=2.3:x", "?move=2:0.4", "?move=2.3:1..2", "?move=2.3:0.4:a b", "?share=1.5", "?share=1:-", "?move=", "?share="]) {
+for (const query of ["?move=2.3:x", "?move=2:0.4", "?move=2.3:1..2", "?move=2.3:0.4:a b", "?share=1.5", "?share=1:-", "?move=", "?share=", "?towards=year", "?towards=:1", "?towards=year:x"]) {
   test(`an unreadable move is ignored: ${query}`, () => assert.deepEqual(read(query).moves, []));
 }
 

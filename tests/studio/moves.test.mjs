@@ -18,6 +18,15 @@ test("the share of a concept and a knob of it are different sliders", () => {
   assert.deepEqual(without([SIZE], { concept: 0, dimension: 2 }), [SIZE]);
 });
 
+test("an attribute has one move, whatever its concepts do", () => {
+  const year = { towards: "year", amount: 1 };
+  assert.equal(moveOf([SIZE, SHARE, year], { towards: "year" }), year);
+  assert.equal(moveOf([SIZE, SHARE, year], { towards: "price" }), undefined);
+  assert.deepEqual(withMove([year, SIZE], { towards: "year", amount: -0.5 }), [SIZE, { towards: "year", amount: -0.5 }]);
+  assert.deepEqual(without([year, SHARE], { towards: "year" }), [SHARE]);
+  assert.equal(isSame([year], [{ towards: "year", amount: 0.9 }]), false);
+});
+
 test("moves are equal whether or not their axes are known", () => {
   const { axis, ...plain } = SIZE;
   assert.equal(isSame([SIZE], [plain]), true);
@@ -28,7 +37,7 @@ test("moves are equal whether or not their axes are known", () => {
 
 test("a response has the applied moves", () => {
   const answer = { unknown: [], items: [], moves: [{ ...SIZE, by: null }, { ...SHARE, axis: null }, { towards: "year", amount: 1 }] };
-  assert.deepEqual(applied(answer, []), [SIZE, SHARE]);
+  assert.deepEqual(applied(answer, []), [SIZE, SHARE, { towards: "year", amount: 1 }]);
   assert.deepEqual(applied({ unknown: [], items: [], moves: [] }, [SIZE]), []);
   assert.deepEqual(applied({ unknown: [], items: [] }, [SIZE]), [SIZE]);
 });

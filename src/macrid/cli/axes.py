@@ -25,7 +25,7 @@ def axes(
     seed: int = typer.Option(0, help="Random seed."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Turn the axes of each concept, use them where they predict attributes better, and rename them.
+    """Turn the axes of each concept, use them where they predict attributes better, rename them, and measure the knobs.
 
     Scores do not change. traverse, steer, inspect and names use the new axes; the run keeps all kinds.
 
@@ -37,11 +37,13 @@ def axes(
         raise typer.BadParameter("--attribute needs --by attributes")
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.understanding import understand
-    from macrid.runs import keep, load
+    from macrid.report.effects import measure_effects
+    from macrid.runs import keep, load, read_validation
 
     with working("turning"):
         model: Any = load(run, "cpu")
         choice = understand(model, [by], attributes=attribute or None, always=always, seed=seed)
+        measure_effects(model, read_validation(run))
         keep(model, run)
     meaning = meaning_of(model)
     evidence = {kind: [None if np.isnan(v) else float(v) for v in values] for kind, values in choice.evidence.items()}

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, number, print_json, step_progress, table, working
+from macrid.concepts.effects import KnobEffect
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ DIMENSIONS_SHOWN = 24
 UNNAMED_SHOWN = 3  # per concept without names
 KNOBS_SHOWN = 12  # across concepts, and as many within one
 FIT_LEGEND = "true of: share of the concept's choices that its name is true of, and of all choices in brackets"
+EFFECTS_LEGEND = (
+    "lists of validation users; moves: in standard deviations over the items; monot.: rank correlation of the knob with"
+    " its attribute in the list; kept: share of NDCG after a quarter turn; knobs that do nothing are left out"
+)
 KNOBS_LEGEND = (
     "monot.: rank correlation of the knob with its attribute in the list; leakage: how far other attributes move,"
     " relative to its own; NDCG kept, overlap: after a quarter turn; smooth: overlap of the list from step to step"
@@ -97,7 +102,8 @@ def show(report: dict[str, Any]) -> None:
         ("dimensions", shown(report["dimensions"]), _dimensions),
         ("dimensions that match an attribute", _strongest(report), _correlated),
         ("axes: how well dimensions predict attributes", report["axes"], _axes),
-        ("what the knobs do", report.get("control"), lambda control: _control(control, report["concepts"])),
+        ("what the knobs do", report["knobs"], lambda knobs: effects_table(knobs, report["concepts"])),
+        ("what the knobs do, in detail", report.get("control"), lambda control: _control(control, report["concepts"])),
     )
     for title, content, table_of in sections:
         if content:
@@ -245,17 +251,39 @@ def _axes(axes: dict[str, Any]) -> Table:
     return table(("concept", "original", "in use", "axes"), rows, numbers=("original", "in use"))
 
 
+def effects_table(knobs: list[dict[str, Any]], concepts: list[dict[str, Any]]) -> Table:
+    """The strongest, for all concepts and within one."""
+    rows, more = [], 0
+    for joint in (True, False):
+        these = [KnobEffect(**knob) for knob in knobs if (knob["concept"] is None) == joint]
+        more += max(0, len(these) - KNOBS_SHOWN)
+        for effect in these[:KNOBS_SHOWN]:
+            other = "" if effect.other is None else f"{_value(effect.other)} {effect.other_moves:+.1f}"
+            name = _knob_name(_value(effect.name), effect.concept, concepts)
+            kept = number(effect.retention, missing="–")
+            rows.append((name, effect.span, f"{effect.moves:.1f}", number(effect.monotonicity), other, kept))
+    numbers = ("moves", "monot.", "kept")
+    columns = ("knob", "in the list", "moves", "monot.", "moves too", "kept")
+    return table(columns, rows, numbers, f"{f'{more} more with --json; ' if more else ''}{EFFECTS_LEGEND}")
+
+
+def _value(attribute: str) -> str:
+    """The value of an attribute that a column marks, or the attribute itself."""
+    return shortened(attribute.rpartition(": ")[2], 12)
+
+
+def _knob_name(name: str, concept: int | None, concepts: list[dict[str, Any]]) -> str:
+    where = "all concepts" if concept is None else f"{concept} {concepts[concept]['name'] or ''}".strip()
+    return shortened(f"{shortened(name, 16)}, {where}", 28)
+
+
 def _control(control: dict[str, Any], concepts: list[dict[str, Any]]) -> Table:
     rows, more = [], 0
     for joint in (True, False):
         knobs = [knob for knob in control["knobs"] if (knob["concept"] is None) == joint]
-        best = sorted(knobs, key=lambda knob: -knob["monotonicity"])[:KNOBS_SHOWN]
+        best = sorted(knobs, key=lambda knob: -KnobEffect(**knob).strength)[:KNOBS_SHOWN]
         for knob in best:
-            where = "all concepts"
-            if knob["concept"] is not None:
-                where = f"{knob['concept']} {concepts[knob['concept']]['name'] or ''}".strip()
-            name = shortened(f"{shortened(knob['name'], 16)}, {where}", 28)
-            rows.append((name, knob["users"], *_cells(knob)))
+            rows.append((_knob_name(knob["name"], knob["concept"], concepts), knob["users"], *_cells(knob)))
         more += len(knobs) - len(best)
     rows.append(("mean of all knobs", "", *_cells(control["mean"])))
     if control["random"] is not None:

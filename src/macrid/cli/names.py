@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from macrid.cli.common import console, number, print_json, table, working
-from macrid.cli.inspect import shown
+from macrid.cli.inspect import effects_table, shown
 from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
 
@@ -29,18 +29,21 @@ def names(
     everything: bool = typer.Option(False, "--all", help="Also show unnamed dimensions."),
     anew: bool = typer.Option(False, help="Regenerate all names except those you set."),
     reset: bool = typer.Option(False, help="Regenerate all names, including those you set."),
+    effects: bool = typer.Option(False, "--effects", help="Measure what the knobs do: for runs of earlier versions."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
-    """Show the names of concepts and dimensions with their evidence, or set them.
+    """Show the names of concepts and dimensions with their evidence and effects, or set them.
 
     Example: macrid names runs/ml-1m
 
     Example: macrid names runs/shop --set 4=handbags --set "4.1=small <-> large"
     """
+    from macrid.concepts.effects import strongest_first
     from macrid.concepts.meaning import meaning_of
     from macrid.concepts.space import space_of
     from macrid.concepts.understanding import fresh_names
-    from macrid.runs import keep, load
+    from macrid.report.effects import measure_effects
+    from macrid.runs import keep, load, read_validation
 
     with working("naming"):
         model: Any = load(run, "cpu")
@@ -50,15 +53,21 @@ def names(
         names: Any = fresh_names(model, keep_edited=not reset) if fresh else meaning.names
         for text in rename:
             names = _renamed(names, text)
-        if names is not meaning.names:
-            meaning.names = names
+        changed, meaning.names = names is not meaning.names or effects, names
+        if effects:
+            measure_effects(model, read_validation(run))
+        if changed:
             keep(model, run)
+    knobs = [effect.model_dump(mode="json") for effect in strongest_first(meaning.effects)]
     if json:
-        print_json(names.as_json())
+        print_json(names.as_json() | ({"effects": knobs} if effects else {}))
         return
     console.print(_concepts(names))
     console.print()
     console.print(_dimensions(names, everything))
+    if knobs:
+        console.print("\nwhat the knobs do", style="bold")
+        console.print(effects_table(knobs, [{"name": entry.name} for entry in names.concepts]))
     named = sum(entry.name is not None or entry.edited for entry in names.dimensions)
     unnamed = len(names.dimensions) - named
     if not named:

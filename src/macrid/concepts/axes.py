@@ -82,7 +82,7 @@ def use(model: MacridVAE, axes: Axes, kinds: Sequence[str] | None = None) -> Non
         raise RequestError(f"the model has no axes by '{unknown[0]}'; find them first")
     meaning.axes[axes.by] = axes
     space.towards.clear()
-    meaning.in_use = chosen
+    meaning.in_use, meaning.effects = chosen, ()
 
 
 def remember_range(model: Recommender) -> None:

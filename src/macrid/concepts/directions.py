@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from macrid.concepts.axes import MOST_FITTED_ITEMS, attribute_axes, weights_of
+from macrid.concepts.axes import MOST_FITTED_ITEMS, attribute_axes, direction_of, weights_of
 from macrid.concepts.space import USER_PERCENTILES, Space, digest, draw, user_range
 from macrid.data.attributes import named_column
 from macrid.errors import RequestError
@@ -113,20 +113,21 @@ def directions_towards(space: Space, attribute: str, concept: int | None = None)
 
 
 def _towards(space: Space, attribute: str) -> list[Direction]:
+    """The attribute's own direction in each concept: its axis, if it has one, lacks what axes before it have taken."""
     model, directions = space.model, []
     column = named_column(model, attribute)
     users = None if model.sample is None else (space.components(model.sample), space.confidence(model.sample))
     for k in range(space.concepts):
-        fitted = [fit.dimension for fit in space.fits(k) if fit.attribute == attribute]
-        if fitted:
-            directions.append(along(space, k, fitted[0]))
-            continue
         items, random = space.members(k), np.random.default_rng(k)
         if not column.is_usable(items):
             continue
         items = draw(items, MOST_FITTED_ITEMS, random)
-        vectors = space.items[items].astype(np.float64)
-        for vector in attribute_axes(vectors, weights_of(model.popularity[items]), items, [column], random, k)[0]:
+        vectors, weights = space.items[items].astype(np.float64), weights_of(model.popularity[items])
+        if any(fit.attribute == attribute for fit in space.fits(k)):  # known to be predicted
+            found = direction_of(vectors, weights, column.values[items])[None]
+        else:
+            found = attribute_axes(vectors, weights, items, [column], random, k)[0]
+        for vector in found:
             if users is None:
                 low, high = np.percentile(vectors @ vector, USER_PERCENTILES)
             else:

@@ -1,4 +1,4 @@
-"""What a MacridVAE means to people: axes of its concepts, and names. Saved with the run."""
+"""What a MacridVAE means to people: axes of its concepts, names, and what knobs do. Saved with the run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from macrid.concepts.effects import KnobEffect
 from macrid.concepts.names import DimensionName, Names
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
@@ -48,6 +49,8 @@ class Meaning:
     in_use: tuple[str, ...] = ()
     """For every concept, the kind that `traverse`, `steer` and names use; the original one if empty."""
     names: Names | None = None
+    effects: tuple[KnobEffect, ...] = ()
+    """Of the knobs along the axes in use; empty until they are measured."""
 
     @property
     def dimensions(self) -> tuple[DimensionName, ...]:

@@ -45,7 +45,7 @@ def understand(
     by: kinds of axes to find, attributes and independence by default. "original" alone restores the axes that training
     produced. attributes: only these. histories: of users, for the range of moves.
     always: use the last kind in every concept, whatever the evidence.
-    Edited names are kept.
+    Edited names are kept. Effects of knobs are dropped, because they were measured along other axes.
     """
     space, meaning = space_of(model), meaning_of(model)
     kinds = ("attributes", UNSUPERVISED) if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -65,6 +65,7 @@ def understand(
             here = {kind: float(values[k]) for kind, values in evidence.items()}
             in_use.append(kinds[-1] if always else _best(here, kinds[-1]))
     meaning.in_use = tuple(in_use)
+    meaning.effects = ()
     meaning.names = fresh_names(model, seed)
     return Choice(evidence, meaning.in_use)
 

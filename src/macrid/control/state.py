@@ -141,14 +141,12 @@ class State:
 
     def _with_share(self, concept: int, share: float) -> tuple[State, Effect]:
         """Give a concept this share of the probability; the others keep their proportions."""
-        log_z = self.log_sums.double().cpu()
-        others = log_z[torch.arange(len(log_z)) != concept].logsumexp(dim=0)
-        if log_z[concept].isinf() or others.isinf():
-            some = "no" if log_z[concept].isinf() else "every"
+        change = float(weight_change(self.log_sums.cpu(), concept, share))
+        if np.isinf(change):
+            some = "no" if change > 0 else "every"
             raise RequestError(f"{some} item belongs to concept {concept}; its share cannot change")
-        share = min(max(share, 1e-6), 1 - 1e-6)  # keep every item: a list may be longer than a concept
         weights = self.weights.clone()
-        weights[concept] += float(np.log(share / (1 - share)) + others - log_z[concept])
+        weights[concept] += change
         moved = replace(self, weights=weights, unmoved=self.unmoved or self)
         moved.__dict__["terms"] = self.terms  # weights do not change them
         return moved, Effect(concept, None, float(self.shares()[concept]), float(moved.shares()[concept]), 0.0, 1.0)
@@ -199,6 +197,17 @@ class State:
 def faded(log_p: Tensor, before: Tensor) -> Tensor:
     """The factor on the linear part after moves, given log-probabilities after and before them (…, items): (…)."""
     return torch.minimum(log_p, before).exp().sum(dim=-1).clamp(max=1) ** FADING
+
+
+def weight_change(log_sums: Tensor, concept: int, share: float) -> Tensor:
+    """What to add to the log weight of a concept for it to have this share of the probability: (…).
+
+    log_sums: log Z_k (…, concepts). Infinite where no item, or every item, belongs to the concept.
+    """
+    share = min(max(share, 1e-6), 1 - 1e-6)  # keep every item: a list may be longer than a concept
+    log_z = log_sums.double()
+    others = log_z[..., torch.arange(log_z.shape[-1]) != concept].logsumexp(dim=-1)
+    return float(np.log(share / (1 - share))) + others - log_z[..., concept]
 
 
 def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:

@@ -17,7 +17,7 @@ smoothness    share of a list kept from one position to the next
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +26,17 @@ import torch
 from scipy.stats import rankdata
 
 from macrid.concepts.axes import direction_of, weights_of
-from macrid.concepts.directions import Direction, along
-from macrid.concepts.space import USER_PERCENTILES, Space, digest, draw, space_of
+from macrid.concepts.directions import Direction
+from macrid.concepts.effects import KnobEffect
+from macrid.concepts.space import USER_PERCENTILES, Space, draw, space_of
 from macrid.control.state import placed
-from macrid.data.attributes import Column, columns_of
+from macrid.data.attributes import Column
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.models.multvae import MultVAE
 from macrid.ops.topk import Decoder, Mixture, pairs, top
+from macrid.report.knobs import Knob, knobs_of
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -44,6 +46,7 @@ LIST = 10
 POSITIONS = 9
 MOST_USERS = 200
 FEWEST_USERS = 10
+MOST_LISTED = 20_000  # items
 CONFIDENT = 3.0  # items of a history in a concept, for its component to be meaningful
 SAME = 0.3  # rank correlation above which two attributes count as the same
 RANDOM = 10  # directions per concept
@@ -53,52 +56,16 @@ Group = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Knob:
-    """A direction in one concept, or one in each of several, and the attribute it should move."""
-
-    directions: tuple[Direction, ...]
-    column: Column
-
-    @property
-    def concept(self) -> int | None:
-        """None if it moves several concepts."""
-        return self.directions[0].concept if len(self.directions) == 1 else None
-
-
-@dataclass(frozen=True)
-class Control:
-    """What one knob does, averaged over users."""
-
-    name: str
-    concept: int | None
-    """None for a knob of several concepts."""
-    dimension: int | None
-    users: int
-    monotonicity: float
-    leakage: float | None
-    """None if the attribute does not move, or there is no other."""
-    drift: float | None
-    moves: float
-    retention: float | None
-    """None if users have nothing to predict."""
-    overlap: float
-    smoothness: float
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
 class Controllability:
     """All knobs of a model, compared with random directions."""
 
-    knobs: tuple[Control, ...]
+    knobs: tuple[KnobEffect, ...]
     random: float | None
     """Mean absolute monotonicity of random directions with the knobs' attributes."""
-    beside: tuple[Control, ...] = ()
+    beside: tuple[KnobEffect, ...] = ()
     """The same attributes in the same concepts, moved in a second model."""
 
-    def mean(self, name: str, of: Sequence[Control] | None = None) -> float | None:
+    def mean(self, name: str, of: Sequence[KnobEffect] | None = None) -> float | None:
         """Mean over the knobs that have a value."""
         values = [getattr(knob, name) for knob in (self.knobs if of is None else of)]
         known = [value for value in values if value is not None]
@@ -107,10 +74,10 @@ class Controllability:
     def as_json(self) -> dict[str, Any]:
         names = ("monotonicity", "leakage", "drift", "moves", "retention", "overlap", "smoothness")
         return {
-            "knobs": [knob.as_json() for knob in self.knobs],
+            "knobs": [knob.model_dump(mode="json") for knob in self.knobs],
             "mean": {name: self.mean(name) for name in names},
             "random": self.random,
-            "beside": [knob.as_json() for knob in self.beside],
+            "beside": [knob.model_dump(mode="json") for knob in self.beside],
             "beside_mean": {name: self.mean(name, self.beside) for name in names} if self.beside else None,
         }
 
@@ -124,19 +91,30 @@ class _Decoded:
     log_weights: np.ndarray  # (users, concepts)
     decoder: Decoder
     is_unit: bool
+    common: np.ndarray
+    """Positions of the items that retention and overlap are measured on: all, or the most popular."""
+    _unmoved: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
 
     def best(
-        self, users: np.ndarray, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray | None = None
+        self, users: np.ndarray, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray
     ) -> np.ndarray:
-        """(users, n) the n best unseen items among `items`, or among all, as positions in them.
+        """(users, n) the n best unseen ones of these items, as positions in them.
 
         components: of these users. seen: users × these items.
         """
-        decoder, chosen = self.decoder, slice(None) if items is None else torch.from_numpy(items)
+        decoder, chosen = self.decoder, torch.from_numpy(items)
         z = torch.from_numpy(np.ascontiguousarray(components)).to(decoder.items)
-        decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
+        if len(items) < len(decoder.items):
+            decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
         mixture = Mixture(z, torch.from_numpy(self.log_weights[users]).to(z))
         return top(decoder, mixture, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
+
+    def unmoved(self, users: np.ndarray, n: int, seen: sp.csr_array) -> np.ndarray:
+        """(users, n) the best of the common items, computed once for all knobs turned for the same users."""
+        key = users.tobytes()
+        if key not in self._unmoved:
+            self._unmoved[key] = self.best(users, self.components[users], n, seen, self.common)
+        return self._unmoved[key]
 
     def moved(
         self, users: np.ndarray, directions: Sequence[Direction], to: float | None = None, by: float = 0.0
@@ -166,24 +144,28 @@ def measure(
     *,
     beside: Recommender | None = None,
     columns: Sequence[Column] | None = None,
+    most_users: int = MOST_USERS,
+    chance: bool = True,
     seed: int = 0,
     on_knob: Callable[[int, int], None] | None = None,
 ) -> Controllability:
     """Turn every knob for held-out users interested in its concept.
 
-    knobs: by default `named_knobs`. columns: attributes that may leak, by default all.
+    knobs: by default `knobs_of`. columns: attributes that may leak, by default all. most_users: for a knob.
+    chance: also measure random directions.
     beside: a MultVAE or MultDAE over the same items, in which the same attributes are moved for comparison (by concept
     activation vectors). on_knob: called with (knobs done, total).
     """
     space = space_of(model)
-    knobs = named_knobs(model) if knobs is None else list(knobs)
+    knobs = knobs_of(model) if knobs is None else list(knobs)
     if not knobs:
         raise RequestError("no dimension has an attribute; run `macrid axes RUN --by attributes` first")
     columns = space.columns if columns is None else columns
     random = np.random.default_rng(seed)
-    decoded = _Decoded(heldout, *space.encode(heldout.history), space.decoder, space.is_cosine)
-    other = None if beside is None else _decoded(beside, model, heldout)
-    groups = _groups(space, heldout, random)
+    common = _popular(space, np.arange(len(space.concept_of)))
+    decoded = _Decoded(heldout, *space.encode(heldout.history), space.decoder, space.is_cosine, common)
+    other = None if beside is None else _decoded(beside, model, heldout, common)
+    groups = _groups(space, heldout, most_users, random)
     controls, controls_beside = [], []
     for done, knob in enumerate(knobs, start=1):
         group = groups.get(knob.concept)
@@ -198,76 +180,75 @@ def measure(
         raise RequestError(
             f"no concept has {FEWEST_USERS} held-out users with {CONFIDENT:g} items in it; hold out more users"
         )
-    by_chance = _random(decoded, groups, knobs, random)
+    by_chance = _random(decoded, groups, knobs, random) if chance else None
     return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
-def _groups(space: Space, heldout: HeldOut, random: np.random.Generator) -> dict[int | None, Group]:
+def _groups(space: Space, heldout: HeldOut, most_users: int, random: np.random.Generator) -> dict[int | None, Group]:
     """By concept, and under None for all concepts together; only those large enough to measure."""
     confidence = space.confidence(heldout.history)
     groups: dict[int | None, Group] = {}
     for k in (*range(space.concepts), None):
-        items = np.arange(len(space.concept_of)) if k is None else space.members(k)
+        items = _popular(space, np.arange(len(space.concept_of)) if k is None else space.members(k))
         enough = (confidence.sum(axis=1) if k is None else confidence[:, k]) >= CONFIDENT
         unseen = len(items) - np.diff(sp.csr_array(heldout.history[:, items]).indptr)
-        users = draw(np.flatnonzero(enough & (unseen >= LIST)), MOST_USERS, random)
+        users = draw(np.flatnonzero(enough & (unseen >= LIST)), most_users, random)
         if len(users) >= FEWEST_USERS and len(items) >= 2 * LIST:
             groups[k] = items, users
     return groups
 
 
-def named_knobs(model: Recommender) -> list[Knob]:
-    """A knob per attribute with dimensions in several concepts, and one per dimension with an attribute."""
-    space = space_of(model)
-    columns = {column.name: column for column in columns_of(model, words=True)}
-    chosen: dict[tuple[int, int], tuple[str, bool]] = {}
-    for fit in (fit for k in range(space.concepts) for fit in space.fits(k)):
-        chosen[fit.concept, fit.dimension] = fit.attribute, True
-    for entry in space.meaning.dimensions:
-        axis = digest(space.axes(entry.concept)[entry.dimension])
-        if entry.attribute is not None and entry.strength is not None and entry.axis in ("", axis):
-            chosen.setdefault((entry.concept, entry.dimension), (entry.attribute, entry.direction != -1))
-    single, several = [], dict[str, dict[int, Direction]]()
-    for (k, dimension), (name, upwards) in sorted(chosen.items()):
-        if name not in columns:
-            continue
-        direction = along(space, k, dimension)
-        if not upwards:
-            low, high = (None if end is None else -end for end in (direction.high, direction.low))
-            direction = replace(direction, vector=-direction.vector, low=low, high=high)
-        single.append(Knob((direction,), columns[name]))
-        several.setdefault(name, {}).setdefault(k, direction)
-    joint = [Knob(tuple(each.values()), columns[name]) for name, each in several.items() if len(each) > 1]
-    return joint + single
+def _popular(space: Space, items: np.ndarray) -> np.ndarray:
+    """The most popular of these items, in order, if they are more than can be listed in reasonable time."""
+    if len(items) <= MOST_LISTED:
+        return items
+    return np.sort(items[np.argsort(-space.model.popularity[items], kind="stable")[:MOST_LISTED]])
 
 
 def _turn(
     decoded: _Decoded, directions: Sequence[Direction], knob: Knob, group: Group, columns: Sequence[Column]
-) -> Control:
+) -> KnobEffect:
     """Turn a knob for some users: move their components along these directions."""
     items, users = group
     lists = _sweep(decoded, directions, users, items)  # (users, positions, n)
     values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
     moves = values[:, -1] - values[:, 0]
-    others = [_average(scores, lists) for scores in _others(knob.column, columns, items)]
-    others = [each for each in others if np.isfinite(each).all(axis=1).any()]  # known for some user's lists
-    shift = [_mean(np.abs(each[:, -1] - each[:, 0])) for each in others]
-    drift = [abs(_mean(_correlation(each))) for each in others]
+    others = {name: _average(scores, lists) for name, scores in _others(knob.column, columns, items)}
+    others = {name: each for name, each in others.items() if np.isfinite(each).all(axis=1).any()}  # in some lists
+    shifts = {name: each[:, -1] - each[:, 0] for name, each in others.items()}
+    most = max(shifts, key=lambda name: abs(_mean(shifts[name])), default=None)
+    drift = [abs(_mean(_correlation(each))) for each in others.values()]
     far = _mean(np.abs(moves))
+    leaks = float(np.mean([_mean(np.abs(shift)) for shift in shifts.values()])) if others else None
     retention, overlap = _kept(decoded, directions, users)
-    return Control(
+    low, high = _ends(knob, items, lists)
+    return KnobEffect(
         name=knob.column.name,
         concept=knob.concept,
-        dimension=directions[0].dimension if len(directions) == 1 else None,
+        dimension=knob.dimension,
+        axis=knob.axis,
         users=len(users),
-        monotonicity=_mean(_correlation(values)),
-        leakage=float(np.mean(shift)) / far if others and far >= LEAST_MOVE else None,
-        drift=float(np.mean(drift)) if others else None,
+        low=low,
+        high=high,
+        is_share=knob.column.value is not None,
         moves=_mean(moves),
+        monotonicity=_mean(_correlation(values)),
+        other=most,
+        other_moves=None if most is None else _mean(shifts[most]),
+        leakage=leaks / far if leaks is not None and far >= LEAST_MOVE else None,
+        drift=float(np.mean(drift)) if others else None,
         retention=retention,
         overlap=overlap,
         smoothness=_shared(lists[:, 1:], lists[:, :-1]),
     )
+
+
+def _ends(knob: Knob, items: np.ndarray, lists: np.ndarray) -> tuple[float | None, float | None]:
+    """The mean of the knob's attribute in the lists at its low and high end, in its own units."""
+    ends = lists[:, [-1, 0] if knob.is_reversed else [0, -1]]
+    means = _average(knob.column.values[items], ends)
+    means = means[np.isfinite(means).all(axis=1)]
+    return (float(means[:, 0].mean()), float(means[:, 1].mean())) if len(means) else (None, None)
 
 
 def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -279,12 +260,15 @@ def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray
 
 def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray) -> tuple[float | None, float]:
     """Shares of NDCG@100 and of the ten best of all items kept by a moderate move, averaged over up and down."""
-    history, target = decoded.heldout.history[users], decoded.heldout.target[users]
+    history, target = (
+        sp.csr_array(part[users][:, decoded.common]) for part in (decoded.heldout.history, decoded.heldout.target)
+    )
     depth = min(100, history.shape[1])  # seen items come last and are never targets
     with_target = np.flatnonzero(np.diff(target.indptr) > 0)
     counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
     moved = [decoded.moved(users, directions, by=part) for part in (-0.25, 0.25)]
-    lists = [decoded.best(users, components, depth, history) for components in (decoded.components[users], *moved)]
+    lists = [decoded.best(users, components, depth, history, decoded.common) for components in moved]
+    lists = [decoded.unmoved(users, depth, history), *lists]
     n = min(LIST, depth)
     overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
     if not len(with_target):
@@ -327,7 +311,7 @@ def _activation(decoded: _Decoded, space: Space, items: np.ndarray, column: Colu
     return decoded.with_range(0, vector.astype(np.float32), users)
 
 
-def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Decoded:
+def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut, common: np.ndarray) -> _Decoded:
     if not isinstance(beside, MultVAE) or len(beside.network.decoder):
         raise RequestError(
             f"cannot compare with {type(beside).__name__}; use a multvae or multdae without hidden layers"
@@ -337,14 +321,15 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut) -> _Deco
     network = beside.network
     decoder = Decoder(network.item_vectors.detach(), network.item_bias.detach()[:, None], 1.0)
     components = beside.posterior(heldout.history).mean
-    return _Decoded(heldout, components, np.zeros(components.shape[:2], np.float32), decoder, is_unit=False)
+    log_weights = np.zeros(components.shape[:2], np.float32)
+    return _Decoded(heldout, components, log_weights, decoder, is_unit=False, common=common)
 
 
-def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[np.ndarray]:
-    """Scores (items,) of the columns that are not nearly the same as this one over a concept's items."""
+def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Names and scores (items,) of the columns that are not nearly the same as this one over a concept's items."""
     usable = [other for other in columns if other.name != column.name and other.is_usable(items)]
-    scores = [scores_of(other.values[items]) for other in usable]
-    return [each for each in scores if abs(spearman(column.values[items], each)) <= SAME]
+    scores = [(other.name, scores_of(other.values[items])) for other in usable]
+    return [(name, each) for name, each in scores if abs(spearman(column.values[items], each)) <= SAME]
 
 
 def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:

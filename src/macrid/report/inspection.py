@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.stats import norm, rankdata
 
 from macrid.concepts.axes import concept_axes
+from macrid.concepts.effects import strongest_first
 from macrid.concepts.evidence import axes_evidence
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import label
@@ -59,6 +60,7 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
     }
     report["dimensions"] = _dimensions(model, posterior, factors, report.pop("per_dimension"), notes)
     report["axes"] = None if concepts is None else _axes(model)
+    report["knobs"] = [effect.model_dump(mode="json") for effect in strongest_first(meaning_of(model).effects)]
     report["dci_within"] = None if concepts is None or report["dci"] is None else _dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from macrid.concepts.effects import KnobEffect, strongest_first
+from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.data.attributes import POPULARITY, read_attributes
@@ -50,7 +52,8 @@ class Card:
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
-            "towards": [] if hosted.space is None else [column.name for column in hosted.space.columns],
+            "towards": self._towards(),
+            "towards_effects": [_effect(effect) for effect in self._general_effects()],
             "limits": {
                 "n": s.max_items,
                 "history": s.max_history,
@@ -67,17 +70,18 @@ class Card:
         """As the schema `Concept`."""
         space, model, k = self._space(), self.hosted.model, entry.concept
         members, popularity = space.members(k), model.popularity
+        knobs = [knob for knob in self._best_first(k) if not self._is_idle(knob)]
         return {
             **entry.model_dump(mode="json"),
             "label": label(entry),
             "items": len(members),
             "share": len(members) / len(model.items),
             "interactions": float(popularity[members].sum() / max(1, popularity.sum())),
-            "dimensions": [self.dimension(knob) for knob in self._best_first(k)[:MOST_KNOBS]],
+            "dimensions": [self.dimension(knob) for knob in knobs[:MOST_KNOBS]],
         }
 
     def dimensions(self, concept: int) -> list[dict[str, Any]]:
-        """All dimensions of a concept, best evidence first."""
+        """All dimensions of a concept, strongest effect or best evidence first."""
         return [self.dimension(entry) for entry in self._best_first(concept)]
 
     def dimension(self, entry: DimensionName) -> dict[str, Any]:
@@ -91,6 +95,7 @@ class Card:
             "high": high,
             "range": [round(float(end), 4) for end in usual],
             "histogram": self._histogram(entry.concept, entry.dimension, usual),
+            "effect": None if (effect := self._effect_of(entry)) is None else _effect(effect),
         }
 
     def check(self, concept: int, dimension: int | None = None) -> None:
@@ -102,7 +107,8 @@ class Card:
             raise RefusedError(404, f"no dimension {dimension}; there are 0 to {space.dim - 1}")
 
     def _best_first(self, concept: int) -> list[DimensionName]:
-        """Named dimensions by evidence, popularity last; then the rest by how much users differ."""
+        """Named dimensions by effect, or by evidence where it was not measured, popularity last and then those that do
+        nothing; then the rest by how much users differ."""
         entries = [entry for entry in self.hosted.names.dimensions if entry.concept == concept]
         low, high = self._range(concept)
 
@@ -110,9 +116,36 @@ class Card:
             named = entry.name is not None or entry.edited
             is_popularity = entry.attribute == POPULARITY and not entry.edited
             width = float(high[entry.dimension] - low[entry.dimension])
-            return not named, is_popularity, -(entry.strength or 0.0) if named else -width, entry.dimension
+            effect = self._effect_of(entry)
+            strength = (entry.strength or 0.0) if effect is None else effect.strength
+            place = not named, self._is_idle(entry), is_popularity, effect is None
+            return *place, -strength if named else -width, entry.dimension
 
         return sorted(entries, key=order)
+
+    @cached_property
+    def _effects(self) -> dict[tuple[int | None, int | None, str], KnobEffect]:
+        effects = meaning_of(self.hosted.model).effects
+        return {(effect.concept, effect.dimension, effect.axis): effect for effect in effects}
+
+    def _effect_of(self, entry: DimensionName) -> KnobEffect | None:
+        return self._effects.get((entry.concept, entry.dimension, entry.axis))
+
+    def _is_idle(self, entry: DimensionName) -> bool:
+        """Whether it was measured to do nothing; a name given by a person counts all the same."""
+        effect = self._effect_of(entry)
+        return effect is not None and not effect.is_clear and not entry.edited
+
+    def _general_effects(self) -> list[KnobEffect]:
+        """Of attributes in all concepts, strongest first."""
+        effects = strongest_first(meaning_of(self.hosted.model).effects)
+        return [effect for effect in effects if effect.concept is None]
+
+    def _towards(self) -> list[str]:
+        """Attributes by effect, then the others."""
+        columns = [] if self.hosted.space is None else [column.name for column in self.hosted.space.columns]
+        strongest = [effect.name for effect in self._general_effects() if effect.name in columns]
+        return list(dict.fromkeys([*strongest, *columns]))
 
     def _histogram(self, concept: int, dimension: int, usual: np.ndarray) -> dict[str, Any]:
         """Over the usual range; values beyond it count at its ends."""
@@ -179,3 +212,8 @@ class Card:
             has_several = attribute.has_several
         about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": has_several}
         return {**about, "values": values[self.hosted.on_map].tolist()}
+
+
+def _effect(effect: KnobEffect) -> dict[str, Any]:
+    """As the schema `MeasuredEffect`."""
+    return {**effect.model_dump(mode="json"), "label": effect.text}

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1", responses=answers())
     "/concepts/{concept}/dimensions", response_model=about.Dimensions, responses=answers(404, 409), tags=["about"]
 )
 async def dimensions(concept: Number, hosted: Serves, service: Serving) -> Response:
-    """All dimensions of a concept, best evidence first."""
+    """All dimensions of a concept, strongest effect or best evidence first."""
     hosted.card.check(concept)
     return reply({"concept": concept, "dimensions": await service.slowly(hosted.card.dimensions, concept)})
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, JsonValue
 
+from macrid.concepts.effects import KnobEffect
 from macrid.concepts.names import ConceptName, DimensionName
 from macrid.serving.schemas.wire import Placed, Wire
 
@@ -67,6 +68,13 @@ class Histogram(Wire):
     counts: list[int]
 
 
+class MeasuredEffect(KnobEffect, json_schema_serialization_defaults_required=True):
+    """What a knob does to the lists of validation users."""
+
+    label: str
+    """Display text: the move in the attribute's units, such as "29 → 64 % of the list"; empty if unknown."""
+
+
 class Dimension(DimensionName, json_schema_serialization_defaults_required=True):
     """A dimension of a concept, along the axes in use."""
 
@@ -78,6 +86,8 @@ class Dimension(DimensionName, json_schema_serialization_defaults_required=True)
     range: list[float]
     """Range of real users and of a slider: [low, high]."""
     histogram: Histogram
+    effect: MeasuredEffect | None
+    """None if it was not measured."""
 
 
 class Concept(ConceptName, json_schema_serialization_defaults_required=True):
@@ -91,7 +101,7 @@ class Concept(ConceptName, json_schema_serialization_defaults_required=True):
     interactions: float
     """Share of all training interactions."""
     dimensions: list[Dimension]
-    """Best evidence first."""
+    """Strongest effect first, without those that do nothing; best evidence first if effects were not measured."""
 
 
 class Attribute(Wire):
@@ -134,7 +144,9 @@ class Model(Wire):
     attributes: list[Attribute]
     """To colour the map by."""
     towards: list[str]
-    """Attributes that moves can go towards."""
+    """Attributes that moves can go towards, strongest effect first."""
+    towards_effects: list[MeasuredEffect]
+    """What moves towards these attributes do, from −2 to 2; without those that do nothing."""
     limits: Limits
     concepts: list[Concept]
 

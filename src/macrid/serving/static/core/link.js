@@ -18,8 +18,9 @@ export function write(state, run = null) {
   if (state.view !== VIEWS[0]) query.set("view", state.view);
   if (state.user !== null) query.set("user", state.user);
   else for (const id of state.history) query.append("item", id);
-  for (const { concept, dimension, to, share, axis, name, concept_name } of state.moves) {
-    if (to !== undefined) query.append("move", joined(`${concept}.${dimension}`, short(to), axis, name, concept_name));
+  for (const { concept, dimension, to, share, towards, amount, axis, name, concept_name } of state.moves) {
+    if (towards !== undefined && amount !== undefined) query.append("towards", joined(towards, short(amount)));
+    else if (to !== undefined) query.append("move", joined(`${concept}.${dimension}`, short(to), axis, name, concept_name));
     else if (share !== undefined) query.append("share", joined(String(concept), short(share), concept_name));
   }
   const made = state.run ?? run;
@@ -36,7 +37,7 @@ export function write(state, run = null) {
 /** @param {string} search @returns {State} */
 export function read(search) {
   const query = new URLSearchParams(search);
-  const moves = [...query].flatMap(([name, value]) => (name === "move" ? coordinate(value) : name === "share" ? share(value) : []));
+  const moves = [...query].flatMap(([name, value]) => READERS[name]?.(value) ?? []);
   const user = query.get("user");
   const concept = natural(query.get("concept"));
   const list = oneOf(query.get("list"), LISTS);
@@ -76,6 +77,19 @@ function share(text) {
   if (!Number.isFinite(Number(part))) return [];
   return [{ concept: Number(concept), share: Math.min(Math.max(Number(part), 0), 1), ...(of && { concept_name: decoded(of) }) }];
 }
+
+/**
+ * @param {string} text attribute:amount
+ * @returns {Move[]}
+ */
+function attribute(text) {
+  const [, towards, amount] = /^([^:]+):(-?[\d.e-]+)$/.exec(text) ?? [];
+  if (!Number.isFinite(Number(amount))) return [];
+  return [{ towards: decoded(towards), amount: Number(amount) }];
+}
+
+/** @type {Record<string, (text: string) => Move[]>} By the name of a parameter. */
+const READERS = { move: coordinate, share, towards: attribute };
 
 /** @param {string} text */
 function decoded(text) {

@@ -128,7 +128,7 @@ export class Live {
     if (list === "overall" || !hasConcepts) return { concept: null, isByConcept: false };
     if (!isDragging) return { concept: null, isByConcept: true };
     const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
-    return { concept: last?.to === undefined ? null : last.concept, isByConcept: false };
+    return { concept: last?.to === undefined ? null : (last.concept ?? null), isByConcept: false };
   }
 
   /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */

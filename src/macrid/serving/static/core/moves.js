@@ -2,10 +2,11 @@
 // Moves: at most one for each slider, the newest last.
 
 /** @import { Move, Recommended } from "#types" */
-/** @typedef {{ concept: number, dimension?: number }} Slider of a share where it has no dimension */
+/** @typedef {{ concept?: number, dimension?: number, towards?: string }} Slider of a share where there is only a concept */
 
 /** @param {Move[]} moves @param {Slider} slider */
-export const moveOf = (moves, { concept, dimension }) => moves.find((move) => move.concept === concept && move.dimension === dimension);
+export const moveOf = (moves, { concept, dimension, towards }) =>
+  moves.find((move) => move.concept === concept && move.dimension === dimension && move.towards === towards);
 
 /** @param {Move[]} moves @param {Slider} slider */
 export const without = (moves, slider) => moves.filter((move) => move !== moveOf(moves, slider));
@@ -21,7 +22,7 @@ export const withMove = (moves, move) => [...without(moves, move), { ...move, ..
 export const isSame = (one, other) => keyOf(one) === keyOf(other);
 
 /** @param {Move[]} moves */
-export const keyOf = (moves) => JSON.stringify(moves.map(({ concept, dimension, to, share }) => [concept, dimension, to, share]));
+export const keyOf = (moves) => JSON.stringify(moves.map(({ concept, dimension, to, share, towards, amount }) => [concept, dimension, to, share, towards, amount]));
 
 /**
  * The moves that an answer says were applied, with their axes and names.
@@ -33,9 +34,10 @@ export function applied(answer, asked) {
   if (!answer.moves) return asked;
   /** @type {Move[]} */
   const moves = [];
-  for (const { concept, dimension, to, share, ...identity } of answer.moves) {
-    if (typeof concept !== "number") continue;
-    if (typeof share === "number") moves.push({ concept, share, ...identityOf(identity) });
+  for (const { concept, dimension, to, share, towards, amount, ...identity } of answer.moves) {
+    if (typeof towards === "string" && typeof amount === "number") moves.push({ towards, amount });
+    else if (typeof concept !== "number") continue;
+    else if (typeof share === "number") moves.push({ concept, share, ...identityOf(identity) });
     else if (typeof dimension === "number" && typeof to === "number") moves.push({ concept, dimension, to, ...identityOf(identity) });
   }
   return moves;

@@ -67,6 +67,7 @@ export class Knob {
       head,
       h("div", { class: "track" }, histogram(dimension), this.#slider.input, this.#you),
       h("div", { class: "ends" }, this.#end("low"), this.#end("high")),
+      dimension.effect?.label && h("p", { class: "quiet effect", text: `From end to end: ${dimension.effect.label}` }),
       evidence(dimension),
     );
   }

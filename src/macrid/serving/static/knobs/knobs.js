@@ -8,6 +8,7 @@ import { count, percent } from "../core/format.js";
 import { moveOf } from "../core/moves.js";
 import { Knob } from "./knob.js";
 import { Shares } from "./shares.js";
+import { Towards } from "./towards.js";
 
 /** @import { App, Dimension } from "#types" */
 
@@ -37,6 +38,7 @@ class Knobs {
   #pills = h("div", { class: "pills", role: "tablist", "aria-label": "Concepts", on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#keys(event) } });
   #panel = h("div", { class: "concept-panel", role: "tabpanel", id: "concept-panel", tabindex: "-1" });
   #shares;
+  #towards;
   /** @type {Map<number, Dimension[]>} All dimensions of a concept, once they were asked for. */
   #all = new Map();
   /** @type {Knob[]} */
@@ -48,10 +50,11 @@ class Knobs {
   constructor(app, root) {
     [this.#app, this.#root] = [app, root];
     this.#shares = new Shares(app);
+    this.#towards = new Towards(app);
     root.replaceChildren(
       this.#drawer,
       h("div", { class: "panel-head" }, h("h2", { text: "Knobs" }), this.#reset),
-      h("div", { class: "knobs-body" }, h("p", { class: "quiet", text: "Drag a slider and the list follows. The hills show where real users are." }), this.#pills, this.#panel, this.#shares.element),
+      h("div", { class: "knobs-body" }, h("p", { class: "quiet", text: "Drag a slider and the list follows. The hills show where real users are." }), this.#towards.element, this.#pills, this.#panel, this.#shares.element),
     );
     app.live.subscribe((parts) => {
       if (parts.includes("encoded")) this.#draw();
@@ -95,6 +98,7 @@ class Knobs {
       for (const knob of this.#knobs) knob.update(place, moveOf(moves, { concept, dimension: knob.dimension.dimension }));
     }
     this.#shares.draw();
+    this.#towards.draw();
   }
 
   /** @param {number | null} chosen */
