@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from macrid.concepts.axes import use
+from macrid.concepts.directions import along
 from macrid.concepts.meaning import Axes, meaning_of, unturned
 from macrid.concepts.space import space_of
 from macrid.concepts.understanding import understand
+from macrid.control.moves import Move
 from macrid.control.state import State
 from macrid.data.split import HeldOut
+from macrid.models.neighbours import Neighbours
 from macrid.report import effects
-from macrid.report.controllability import measure
+from macrid.report.controllability import _Decoded, measure
 from macrid.report.effects import cards_of_share, measure_effects
 from macrid.report.knobs import knobs_of
 from tests.planted import planted
@@ -86,17 +89,27 @@ def slow_cards(model, histories, share, cards):
     """One user and concept at a time, as steering does it."""
     space = space_of(model)
     counts = np.zeros((histories.shape[0], space.concepts))
-    for user, start in enumerate(zip(*space.encode(histories), strict=True)):
+    for user, start in enumerate(State.all_of(space, histories)):
         for k in range(space.concepts):
-            state, _ = State.of(space, *start)._with_share(k, share)
+            state, _ = start._with_share(k, share)
             best = state.best(cards, histories[[user]].indices, None).positions
             counts[user, k] = (space.concept_of[best] == k).sum()
     return counts.mean(axis=0)
 
 
+@pytest.fixture(scope="module", params=[0.0, 6.0], ids=["plain", "neighbours"])
+def either(request, trained):
+    """A trained model without neighbours, and with them."""
+    model, split = copy.copy(trained[0]), trained[1]
+    model.cached = None
+    if request.param:
+        model.neighbours = Neighbours.fit(split.train.matrix, 20, model.device).times(request.param)
+    return model, split
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_cards_of_a_share_are_those_that_steering_gives(trained, share):
-    model, split = trained
+def test_cards_of_a_share_are_those_that_steering_gives(either, share):
+    model, split = either
     histories = split.test.history[:30]
     expected = slow_cards(model, histories, share, 12)
     np.testing.assert_allclose(cards_of_share(model, histories, share=share, cards=12), expected)
@@ -108,3 +121,17 @@ def test_cards_of_a_concept_without_items_are_unknown(world):
     with torch.no_grad():
         model.network.prototypes[0] = -torch.eye(6)[5]  # opposite to every item
     np.testing.assert_array_equal(cards_of_share(model, heldout.history, cards=5), [np.nan, 5])
+
+
+@pytest.mark.parametrize("part", [0.0, 0.4, 1.0])
+def test_knobs_are_measured_on_the_lists_that_steering_gives(either, part):
+    model, split = either
+    space, users = space_of(model), np.arange(12)
+    direction, everything = along(space, 2, 1), np.arange(len(model.items))
+    decoded = _Decoded(split.test, *space.encode(split.test.history), space.decoder, True, everything, model.neighbours)
+    seen = split.test.history[users]
+    lists = decoded.best(users, decoded.moved(users, [direction], to=part), 10, seen, everything)
+    value = direction.low + part * (direction.high - direction.low)
+    for user, start in enumerate(State.all_of(space, seen)):
+        state = start.after([Move(concept=2, dimension=1, to=value)], bounded=False).state
+        assert lists[user].tolist() == state.best(10, seen[[user]].indices, None).positions.tolist()

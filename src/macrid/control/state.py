@@ -9,7 +9,9 @@ A concept's share is the part of the total probability that comes from it, Z_k /
 Z_k = w_k sum_i c_ik exp(z_k · h_i / tau). The weight w_k follows from the history; changing the share replaces it.
 
 The linear part of a score (`macrid.models.neighbours`) knows the history only, so it would hold a moved list back. It
-fades with the overlap of the probabilities p before and p' after the moves: l' = l · (sum_i min(p_i, p'_i))^FADING.
+fades with the overlap of the concepts' weights, which add up to 1 here, and with the component moved furthest:
+
+    l' = l · sum_k min(w_k, w'_k) · min_k exp((cos(z_k, z'_k) − 1) / tau)
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from macrid.control.moves import Move
 from macrid.errors import RequestError
 from macrid.ops.topk import best_of
 
-FADING = 2.0  # power of the overlap
 FURTHEST = 1 - 1e-6  # largest coordinate of a unit vector: at 1 the others would be lost
 
 
@@ -190,13 +191,22 @@ class State:
         """log-probabilities: (items,)."""
         if self.linear is None:
             return self.log_p
-        factor = 1.0 if self.unmoved is None else faded(self.log_p, self.unmoved.log_p)
+        start, factor = self.unmoved, 1.0
+        if start is not None:
+            before, after = (start.components, start.weights), (self.components, self.weights)
+            factor = float(faded(before, after, self.space.decoder.temperature))
         return (self.log_p + factor * self.linear).log_softmax(dim=0)
 
 
-def faded(log_p: Tensor, before: Tensor) -> Tensor:
-    """The factor on the linear part after moves, given log-probabilities after and before them (…, items): (…)."""
-    return torch.minimum(log_p, before).exp().sum(dim=-1).clamp(max=1) ** FADING
+def faded(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], temperature: float) -> Tensor:
+    """The factor on the linear part: (…).
+
+    before, after: components (…, concepts, dim) and log weights (…, concepts).
+    """
+    (z, log_w), (moved_z, moved_log_w) = before, after
+    overlap = torch.minimum(log_w.softmax(dim=-1), moved_log_w.softmax(dim=-1)).sum(dim=-1)
+    cosine = torch.nn.functional.cosine_similarity(z, moved_z, dim=-1).amin(dim=-1)
+    return overlap.clamp(max=1) * torch.exp((cosine.clamp(max=1) - 1) / temperature)
 
 
 def weight_change(log_sums: Tensor, concept: int, share: float) -> Tensor:

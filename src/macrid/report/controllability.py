@@ -29,12 +29,13 @@ from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction
 from macrid.concepts.effects import KnobEffect
 from macrid.concepts.space import USER_PERCENTILES, Space, draw, space_of
-from macrid.control.state import placed
+from macrid.control.state import faded, placed
 from macrid.data.attributes import Column
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.ranking import hits_of, ndcg
 from macrid.models.multvae import MultVAE
+from macrid.models.neighbours import Neighbours
 from macrid.ops.topk import Decoder, Mixture, pairs, top
 from macrid.report.knobs import Knob, knobs_of
 
@@ -84,7 +85,7 @@ class Controllability:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """A model and held-out users: item i scores log sum_k w_k c_ik exp(z_k · h_i / tau)."""
+    """A model and held-out users: item i scores log sum_k w_k c_ik exp(z_k · h_i / tau) + l_i, as in `State`."""
 
     heldout: HeldOut
     components: np.ndarray  # (users, concepts, dim)
@@ -93,7 +94,9 @@ class _Decoded:
     is_unit: bool
     common: np.ndarray
     """Positions of the items that retention and overlap are measured on: all, or the most popular."""
+    neighbours: Neighbours | None = None
     _unmoved: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
+    _linear: dict[bytes, torch.Tensor] = field(default_factory=dict, repr=False)
 
     def best(
         self, users: np.ndarray, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray
@@ -106,8 +109,23 @@ class _Decoded:
         z = torch.from_numpy(np.ascontiguousarray(components)).to(decoder.items)
         if len(items) < len(decoder.items):
             decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
-        mixture = Mixture(z, torch.from_numpy(self.log_weights[users]).to(z))
+        log_w = torch.from_numpy(self.log_weights[users]).to(z)
+        linear = None
+        if self.neighbours is not None:
+            start = torch.from_numpy(self.components[users]).to(z)
+            factor = faded((start, log_w), (z, log_w), decoder.temperature)
+            linear = self.linear(users)[:, chosen.to(z.device)] * factor[:, None]
+        mixture = Mixture(z, log_w, linear)
         return top(decoder, mixture, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
+
+    def linear(self, users: np.ndarray) -> torch.Tensor:
+        """The linear part before moves, computed once for the same users: (users, items)."""
+        assert self.neighbours is not None
+        key = users.tobytes()
+        if key not in self._linear:
+            self._linear.clear()
+            self._linear[key] = self.neighbours.scores(self.heldout.history[users])
+        return self._linear[key]
 
     def unmoved(self, users: np.ndarray, n: int, seen: sp.csr_array) -> np.ndarray:
         """(users, n) the best of the common items, computed once for all knobs turned for the same users."""
@@ -163,7 +181,8 @@ def measure(
     columns = space.columns if columns is None else columns
     random = np.random.default_rng(seed)
     common = _popular(space, np.arange(len(space.concept_of)))
-    decoded = _Decoded(heldout, *space.encode(heldout.history), space.decoder, space.is_cosine, common)
+    encoded, neighbours = space.encode(heldout.history), space.model.neighbours
+    decoded = _Decoded(heldout, *encoded, space.decoder, space.is_cosine, common, neighbours)
     other = None if beside is None else _decoded(beside, model, heldout, common)
     groups = _groups(space, heldout, most_users, random)
     controls, controls_beside = [], []

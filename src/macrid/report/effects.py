@@ -11,7 +11,7 @@ import torch
 
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import Space, draw, space_of
-from macrid.control.state import weight_change
+from macrid.control.state import faded, weight_change
 from macrid.data.ids import Ids
 from macrid.data.split import HeldOut
 from macrid.errors import RequestError
@@ -84,7 +84,11 @@ def cards_of_share(
             weights = log_w.clone()
             change = weight_change(log_sums, k, share).to(weights)
             weights[:, k] += torch.where(change.isfinite(), change, 0)  # a concept of all items keeps its share
-            best = top(space.decoder, Mixture(z, weights), cards, hidden=hidden)[0]
+            linear = None
+            if model.neighbours is not None:
+                factor = faded((z, log_w), (z, weights), space.decoder.temperature)
+                linear = factor[:, None] * model.neighbours.scores(histories[users])
+            best = top(space.decoder, Mixture(z, weights, linear), cards, hidden=hidden)[0]
             means[k] = float((concept_of[best] == k).double().sum(dim=1).mean())
     return means
 
