@@ -202,12 +202,10 @@ def test_the_weight_that_gains_most_is_chosen_among_many_users(best):
     assert choose_weight(planted_ndcg(20_000, 0.02, best=best)) == (best, None)
 
 
-@pytest.mark.parametrize(("users", "is_chosen"), [(400, True), (40, False)])
-def test_a_gain_below_its_standard_error_means_weight_0(users, is_chosen):
-    """At the best weight 0.01 on average; its standard error is 0.005 for 400 users and 0.016 for 40."""
-    weight, reason = choose_weight(planted_ndcg(users, 0.01, noise=0.1))
-    assert (weight > 0) == is_chosen
-    assert ("40" in str(reason)) == (not is_chosen)
+def test_a_part_that_harms_gets_weight_0_and_a_reason():
+    weight, reason = choose_weight(lambda weight: np.linspace(0.1, 0.5, 400) - 0.001 * weight)
+    assert weight == 0
+    assert "400" in reason
 
 
 @pytest.mark.parametrize(("users", "is_chosen"), [(19, False), (20, True)])
@@ -215,22 +213,6 @@ def test_too_few_users_mean_weight_0(users, is_chosen):
     weight, reason = choose_weight(planted_ndcg(users, 0.5))
     assert (weight > 0) == is_chosen
     assert ("19" in str(reason)) == (not is_chosen)
-
-
-def test_few_users_choose_a_smaller_weight_than_many():
-    """For 28 users the gains are 0.0200 ± 0.0192 by weight 4 and 0.0150 ± 0.0136 by weight 2."""
-    few, many = (choose_weight(planted_ndcg(users, 0.02, noise=0.1)).weight for users in (28, 20_000))
-    assert (few, many) == (2, 4)
-
-
-def test_noise_is_chosen_no_more_often_than_one_standard_error_allows():
-    random = np.random.default_rng(1)
-
-    def weight_on_noise() -> float:
-        step = random.standard_normal(50)
-        return choose_weight(lambda weight: weight * step).weight
-
-    assert np.mean([weight_on_noise() > 0 for _ in range(500)]) < 0.22  # 16 % of normal numbers are above 1
 
 
 def test_regularisation_grows_with_popularity_but_more_slowly():

@@ -29,7 +29,7 @@ CANDIDATES = 256  # predictors in each local regression
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
 USERS = 32  # scored at once by each thread on a CPU: more do not fit in cache
 ENTRIES = 1 << 25  # weights added up at once on a GPU
-WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the linear part, to choose from
+WEIGHTS = (2.0, 4.0, 8.0, 16.0, 32.0)  # of the linear part, to choose from
 FEWEST_USERS = 20  # to choose a weight on
 
 
@@ -200,21 +200,17 @@ class Choice(NamedTuple):
 
 
 def choose_weight(ndcg: Callable[[float], np.ndarray]) -> Choice:
-    """The weight that surely gains most on validation users: the mean gain over 0 less its standard error is highest.
+    """The weight with the highest mean NDCG@100 of validation users; 0 if none is better.
 
-    ndcg: each user's NDCG@100 at a weight. Gains are paired by user. With few users only clear gains count, and small
-    weights, whose gains vary less, are preferred, so trying several weights does not pay for luck.
+    ndcg: each user's NDCG@100 at a weight. On 50 users, more cautious rules lost more by refusing help than they saved.
     """
     without = ndcg(0.0)
     users = len(without)
     if users < FEWEST_USERS:
         return Choice(0.0, f"{users} validation users have items to predict; choosing a weight takes {FEWEST_USERS}")
-    gains = {weight: ndcg(weight) - without for weight in WEIGHTS}
-    sure = {weight: float(gain.mean() - gain.std(ddof=1) / np.sqrt(users)) for weight, gain in gains.items()}
-    best = max(WEIGHTS, key=sure.__getitem__)
-    if sure[best] <= 0:
-        return Choice(0.0, f"no weight helps {users} validation users by more than a standard error")
-    return Choice(best)
+    gains = {weight: float((ndcg(weight) - without).mean()) for weight in WEIGHTS}
+    best = max(WEIGHTS, key=gains.__getitem__)
+    return Choice(best) if gains[best] > 0 else Choice(0.0, f"no weight helps {users} validation users")
 
 
 def suitable_regularisation(matrix: sp.csr_array) -> float:
