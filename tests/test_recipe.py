@@ -5,7 +5,9 @@ import json
 import pytest
 
 from macrid.errors import MacridError, SettingsError
-from macrid.recipe import Recipe
+from macrid.models.macridvae import MacridVAE
+from macrid.models.reference import EASE
+from macrid.recipe import PRESETS, Recipe, preset_of
 
 
 def test_a_config_reads_back_as_written_with_its_notes(tmp_path):
@@ -17,6 +19,32 @@ def test_a_config_reads_back_as_written_with_its_notes(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_config_keeps_its_preset(tmp_path):
+    Recipe("macridvae", {"dim": 8}, preset="paper").write(tmp_path / "paper.json")
+    assert Recipe.read(tmp_path / "paper.json").preset == "paper"
+
+
+def test_a_model_with_a_preset_has_its_settings_and_trains_as_it_says():
+    model = MacridVAE(preset="paper", beta=7.0)
+    chosen = {name: value for name, value in PRESETS["paper"].items() if name in type(model.settings).model_fields}
+    assert chosen | {"beta": 7.0} == {name: getattr(model.settings, name) for name in chosen}
+    assert model.training_defaults == {"balance": 0.0, "average": 1.0}
+    assert MacridVAE().training_defaults != model.training_defaults
+
+
+@pytest.mark.parametrize(
+    ("model", "preset"),
+    [
+        (MacridVAE(preset="paper", concepts=3), "paper"),
+        (MacridVAE(concepts=3, dim=8), "best"),
+        (MacridVAE(neighbours=0), "custom"),
+        (EASE(), None),
+    ],
+)
+def test_the_preset_of_a_model_follows_from_its_settings(model, preset):
+    assert preset_of(model.settings) == preset
+
+
 def test_only_the_model_is_required(tmp_path):
     (tmp_path / "r.json").write_text('{"model": "ease"}')
     assert Recipe.read(tmp_path / "r.json") == Recipe("ease")
@@ -26,6 +54,8 @@ def test_only_the_model_is_required(tmp_path):
     ("text", "problem"),
     [
         ("concepts: 7", "JSON"),
+        ('{"model": "macridvae", "preset": "worst"}', "'worst'"),
+        ('{"model": "macridvae", "preset": ["best"]}', "best"),
         ("\ud800", "JSON"),
         ("[1]", "'model'"),
         ("{}", "'model'"),

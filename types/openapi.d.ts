@@ -243,6 +243,8 @@ export interface components {
             digest: string;
             version: string;
             model: string;
+            preset: string | null;
+            neighbours: number;
             settings: {
                 [key: string]: components["schemas"]["JsonValue"];
             };

@@ -25,7 +25,7 @@ from macrid.models.devices import choose_device
 from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
 from macrid.models.reference import EASE, Popularity
-from macrid.recipe import PRESETS, Recipe
+from macrid.recipe import Recipe, settings_of_preset
 from macrid.report.effects import measure_effects
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
@@ -65,7 +65,7 @@ def train(
     out: str | PathLike[str],
     *,
     model: str | Recommender | Recipe = "macridvae",
-    preset: str = "best",
+    preset: str | None = None,
     labels: Any = None,
     baselines: bool = True,
     resume: bool = False,
@@ -78,7 +78,7 @@ def train(
 
     data: a split, a prepared folder, or the name of a data set.
     model: a name, a recipe, or an untrained model.
-    preset: "best", or "paper" for Algorithm 1 as written; explicit settings take precedence.
+    preset: "best", the default, or "paper" for Algorithm 1 as written; explicit settings take precedence.
     labels: of some items, as for `MacridVAE.fit`.
     baselines: also score Popularity and, unless there are too many items, EASE.
     resume: continue an interrupted training. overwrite: replace an existing run.
@@ -135,12 +135,12 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
     runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
 
 
-def _chosen(model: str | Recommender | Recipe, preset: str, settings: dict[str, Any]) -> tuple[Recommender, dict]:
+def _chosen(
+    model: str | Recommender | Recipe, preset: str | None, settings: dict[str, Any]
+) -> tuple[Recommender, dict]:
     """The model and its validated training settings."""
-    if preset not in PRESETS:
-        raise SettingsError(f"unknown preset '{preset}'; use {' or '.join(PRESETS)}")
     if isinstance(model, Recommender):
-        if PRESETS[preset]:
+        if preset is not None and settings_of_preset(preset):
             raise SettingsError(
                 f"preset is '{preset}', but this {type(model).__name__} already has settings; pass its name"
             )
@@ -148,7 +148,7 @@ def _chosen(model: str | Recommender | Recipe, preset: str, settings: dict[str, 
         return model, settings
     recipe = model if isinstance(model, Recipe) else Recipe(model)
     kind = model_class(recipe.model)
-    base = PRESETS[preset] if kind.has_epochs else {}
+    base = settings_of_preset(preset or recipe.preset or "best") if kind.has_epochs else {}
     fields, of_training = kind.settings_class.model_fields, TrainingSettings.model_fields
     of_model = {name: value for name, value in base.items() if name in fields}
     of_model |= recipe.settings | {name: value for name, value in settings.items() if name not in of_training}

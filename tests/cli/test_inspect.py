@@ -1,5 +1,6 @@
 """macrid inspect: its tables, its JSON, and what it leaves out."""
 
+import copy
 import json
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 import macrid
 from macrid import cli, runs
 from macrid.data.ids import Ids
-from macrid.evaluation.agreement import effective_concepts, independence, nmi
+from macrid.errors import RequestError
+from macrid.evaluation.agreement import ari, effective_concepts, independence, nmi
 from macrid.models.base import Posterior, Recommender
 from macrid.report import inspection
 
@@ -230,3 +232,29 @@ def test_many_users_and_items_are_sampled(monkeypatch, trained):
     assert inspected["kl"]["users"] == inspected["users"] == 30
     assert "30 of 50 held-out users" in " ".join(inspected["notes"])
     assert len(inspected["dci"]["factors"]) == 2
+
+
+def test_agreement_of_runs_is_the_ari_of_their_concepts_on_common_items(trained, tmp_path, capsys):
+    model, split = trained
+    other = macrid.MacridVAE(concepts=4, dim=8, neighbours=0).fit(split.train, epochs=1, seed=3, device="cpu")
+    expected = ari(model.concepts_of_items(), other.concepts_of_items())
+    assert 0 < expected < 1
+    assert inspection.compare([model, other]) == {
+        "runs": 2, "items": len(model.items), "ari": expected, "pairs": [expected],
+    }  # fmt: skip
+    assert inspection.compare([model, model, model])["ari"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("problem", ["concepts", "items"])
+def test_runs_that_cannot_be_compared_are_refused(trained, problem):
+    stranger = copy.copy(trained[0])
+    stranger.items = Ids([f"other {n}" for n in range(len(stranger.items))])
+    with pytest.raises(RequestError):
+        inspection.compare([trained[0], Plain() if problem == "concepts" else stranger])
+
+
+def test_the_report_names_preset_neighbours_and_best_shares(report, trained):
+    model = trained[0]
+    best = model.membership().max(axis=1)
+    assert (report["preset"], report["neighbours"]) == ("custom", 0)
+    assert report["best_share"]["mean"] == pytest.approx(best.mean())

@@ -35,6 +35,7 @@ KNOBS_LEGEND = (
 
 def inspect(
     run: Path = typer.Argument(help="A run."),
+    others: list[Path] = typer.Argument(None, help="More runs of the same data: also report how far concepts agree."),
     split: Literal["test", "validation"] | None = typer.Option(
         None, help="Which held-out users to inspect. Default: both groups."
     ),
@@ -49,6 +50,8 @@ def inspect(
     Example: macrid inspect runs/ml-1m
 
     Example: macrid inspect runs/ml-1m --control
+
+    Example: macrid inspect runs/seed-0 runs/seed-1 runs/seed-2
     """
     if beside is not None and not control:
         raise typer.BadParameter("--beside needs --control")
@@ -60,6 +63,8 @@ def inspect(
     with working("inspecting"):
         model = load(run, "cpu")
         report = inspection.inspect(model, read_histories(run, split))
+        if others:
+            report["agreement"] = inspection.compare([model, *(load(other, "cpu") for other in others)])
     if control:
         report["control"] = _measured(model, run, beside, split or "test")
     if json:
@@ -90,6 +95,20 @@ def show(report: dict[str, Any]) -> None:
     if report["users"]:
         counts.append(f"{report['users']:,} held-out users")
     console.print(f"{report['model']}: {', '.join(counts)}")
+    if report["preset"] is not None:
+        console.print(f"preset {report['preset']}, {report['neighbours'] or 'no'} neighbours per item")
+    if report["best_share"] is not None:
+        share = report["best_share"]
+        console.print(
+            f"items belong to their likeliest concept by {share['mean']:.0%}, the 100 most popular by"
+            f" {share['popular']:.0%} (median)"
+        )
+    if "agreement" in report:
+        agreed = report["agreement"]
+        console.print(
+            f"concepts of {agreed['runs']} runs agree by {agreed['ari']:.2f} (ARI, {min(agreed['pairs']):.2f} to"
+            f" {max(agreed['pairs']):.2f})"
+        )
     sections: tuple[tuple[str, Any, Callable[[Any], Table]], ...] = (
         ("concepts", report["concepts"], _concepts),
         (

@@ -47,7 +47,9 @@ def train(
     data: str = typer.Argument(help="A prepared folder or a catalogue name (macrid data list)."),
     out: Path = typer.Option(..., "--out", "-o", help="The run to write."),
     model: str | None = typer.Option(None, help="macridvae, multvae, multdae, ease or popularity. Default: macridvae."),
-    preset: str = typer.Option("best", help="best, or paper: Algorithm 1 as written. Other options override it."),
+    preset: str | None = typer.Option(
+        None, help="best (the default), or paper: Algorithm 1 as written. Other options override it."
+    ),
     config: Path | None = typer.Option(
         None, help="A JSON file with model, settings and training, as written by tune; options override it."
     ),

@@ -37,6 +37,7 @@ from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
 from macrid.ops.topk import Decoder, Mixture
 from macrid.ops.vectors import unit
+from macrid.recipe import settings_of_preset
 from macrid.settings import MacridVAEKeywords, MacridVAESettings, TrainingSettings, takes
 
 SAMPLE = 1000  # users whose histories a model keeps after training
@@ -260,11 +261,12 @@ class MacridNetwork(nn.Module):
 class MacridVAE(NeuralRecommender):
     """A recommender that describes each user by one component per concept.
 
-    Keyword arguments are the fields of `macrid.settings.MacridVAESettings`: concepts, dim, beta, …
+    preset: "best", or "paper" for Algorithm 1 as written, in training too. Other keyword arguments are the fields of
+    `macrid.settings.MacridVAESettings`: concepts, dim, beta, …
     """
 
     settings_class: ClassVar[Any] = MacridVAESettings
-    training_defaults: ClassVar[dict[str, Any]] = {"balance": 0.3}
+    training_defaults: dict[str, Any] = {"balance": 0.3}  # noqa: RUF012, changed by presets
     settings: MacridVAESettings
     network: MacridNetwork
     labelled: dict[str, list[Id]] | None = None
@@ -279,9 +281,12 @@ class MacridVAE(NeuralRecommender):
     """Why there is no linear part, if it was asked for."""
 
     @takes(MacridVAESettings)
-    def __init__(self, **settings: Unpack[MacridVAEKeywords]) -> None:
-        super().__init__(**settings)
+    def __init__(self, *, preset: str = "best", **settings: Unpack[MacridVAEKeywords]) -> None:
+        chosen, fields = settings_of_preset(preset), self.settings_class.model_fields
+        super().__init__(**{name: value for name, value in chosen.items() if name in fields} | dict(settings))
         self.given_settings = self.settings
+        if chosen:
+            self.training_defaults = {name: value for name, value in chosen.items() if name not in fields}
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         users, items = data.matrix.shape

@@ -113,7 +113,7 @@ class MultVAE(NeuralRecommender):
     """
 
     settings_class: ClassVar[Any] = MultVAESettings
-    training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 1e-3, "beta_warmup": 20}
+    training_defaults: dict[str, Any] = {"learning_rate": 1e-3, "beta_warmup": 20}  # noqa: RUF012
     settings: MultVAESettings | MultDAESettings
     network: MultNetwork
 
@@ -160,7 +160,7 @@ class MultDAE(MultVAE):
     """
 
     settings_class: ClassVar[Any] = MultDAESettings
-    training_defaults: ClassVar[dict[str, Any]] = {"learning_rate": 1e-3}
+    training_defaults: dict[str, Any] = {"learning_rate": 1e-3}  # noqa: RUF012
 
     @takes(MultDAESettings)
     def __init__(self, **settings: Unpack[MultDAEKeywords]) -> None:

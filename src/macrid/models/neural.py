@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +36,7 @@ class NeuralRecommender(Recommender):
     has_epochs = True
     has_components = True
     score_name = "log p"
-    training_defaults: ClassVar[dict[str, Any]] = {}
+    training_defaults: dict[str, Any] = {}  # noqa: RUF012
     """Where this model's defaults differ from those of `TrainingSettings`."""
     network: Any
     cached: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +18,16 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import label
 from macrid.concepts.space import Space, draw, space_of
 from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
-from macrid.evaluation.agreement import agreement, effective_concepts, independence, is_collapsed
+from macrid.errors import RequestError
+from macrid.evaluation.agreement import agreement, ari, effective_concepts, independence, is_collapsed
 from macrid.evaluation.decomposition import decompose_kl, marginal_entropies
 from macrid.evaluation.factors import FEWEST_KNOWN, dci, is_known, mig
+from macrid.recipe import preset_of
 
 if TYPE_CHECKING:
     from macrid.models.base import Posterior, Recommender
 
+POPULAR = 100  # items
 MOST_USERS = 1000  # more are slower and hardly more accurate
 MOST_ITEMS = 1000  # for DCI and MIG, because forests are slow
 MOST_FACTORS = 10
@@ -49,11 +53,14 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
         factors |= attribute.factors(len(model.items))
     report: dict[str, Any] = {
         "model": type(model).__name__,
+        "preset": preset_of(model.settings),
+        "neighbours": neighbours_of(model),
         "items": len(model.items),
         "users": 0 if posterior is None else len(posterior.mean),
         "concepts": [] if concepts is None else _concepts(model, concepts),
         "shared_items": [] if concepts is None else _shared(model),
         "effective_concepts": None if concepts is None else effective_concepts(concepts),
+        "best_share": None if concepts is None else _best_share(model),
         **_of_users(model, posterior, seed, notes),
         "attributes": {} if concepts is None else {a.name: agreement(concepts, a) for a in attributes},
         **_of_factors(model, factors, seed, notes),
@@ -64,6 +71,32 @@ def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0
     report["dci_within"] = None if concepts is None or report["dci"] is None else _dci_within(space_of(model), seed)
     report["warnings"] = _warnings(report)
     return {**report, "notes": notes}
+
+
+def neighbours_of(model: Recommender) -> int:
+    """How many other items add to the score of an item, 0 if it has no such part."""
+    part = getattr(model, "neighbours", None)
+    return 0 if part is None else round(len(part.weights) / max(1, len(model.items)))
+
+
+def _best_share(model: Any) -> dict[str, float]:
+    """How much items belong to their likeliest concept: the mean, and the median of the most popular."""
+    best = model.membership().max(axis=1)
+    popular = np.argsort(-model.popularity, kind="stable")[:POPULAR]
+    return {"mean": float(best.mean()), "popular": float(np.median(best[popular]))}
+
+
+def compare(models: Sequence[Recommender]) -> dict[str, Any]:
+    """How far the concepts of several models agree on the items that all of them have: the ARI of every pair."""
+    if any(model.concepts_of_items() is None for model in models):
+        raise RequestError("only models with concepts can be compared; train a macridvae")
+    common = set.intersection(*(set(model.items) for model in models))
+    if not common:
+        raise RequestError("the runs have no items in common; compare runs of the same data")
+    ids = [item for item in models[0].items if item in common]
+    labels = [model.concepts_of_items()[model.items.positions(ids)] for model in models]  # type: ignore[index]
+    pairs = [ari(first, second) for first, second in combinations(labels, 2)]
+    return {"runs": len(models), "items": len(ids), "ari": float(np.mean(pairs)), "pairs": pairs}
 
 
 def _posterior(model: Recommender, histories: sp.csr_array | None, seed: int, notes: list[str]) -> Posterior | None:

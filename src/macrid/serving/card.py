@@ -13,6 +13,8 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.data.attributes import POPULARITY, read_attributes
+from macrid.recipe import preset_of
+from macrid.report.inspection import neighbours_of
 from macrid.serving.guard import may_edit
 from macrid.serving.problems import RefusedError
 from macrid.version import __version__
@@ -40,6 +42,8 @@ class Card:
             "digest": hosted.digest,
             "version": __version__,
             "model": type(model).__name__,
+            "preset": preset_of(model.settings),
+            "neighbours": neighbours_of(model),
             "settings": model.settings.model_dump(mode="json"),
             "training": None if model.training is None else model.training.model_dump(mode="json"),
             "data": {name: value for name, value in (hosted.config.get("data") or {}).items() if name != "path"},

@@ -128,6 +128,10 @@ class Model(Wire):
     version: str
     """Of macrid."""
     model: str
+    preset: str | None
+    """best, paper or custom; null for a model without concepts."""
+    neighbours: int
+    """Other items that add to the score of an item, on average."""
     settings: dict[str, JsonValue]
     training: dict[str, JsonValue] | None
     data: dict[str, JsonValue]
