@@ -32,12 +32,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import torch
 from benchmarks.measuring import circumstances
-from macrid.concepts.claims import name_fit
-from macrid.concepts.effects import strongest_first
-from macrid.report.effects import cards_of_share, measure_effects
-from macrid.report.knobs import knobs_of
 
 import macrid
+from macrid.concepts.claims import name_fit
+from macrid.concepts.effects import strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.data import catalog
 from macrid.data.movielens import read_movielens
@@ -47,6 +45,8 @@ from macrid.models.base import Recommender
 from macrid.paper.table1 import tuned
 from macrid.recipe import PRESETS
 from macrid.report.controllability import measure as measure_control
+from macrid.report.effects import cards_of_share, measure_effects
+from macrid.report.knobs import knobs_of
 
 RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
 METRICS = ("ndcg@100", "recall@20", "recall@50")
