@@ -202,6 +202,18 @@ def test_the_weight_that_gains_most_is_chosen_among_many_users(best):
     assert choose_weight(planted_ndcg(20_000, 0.02, best=best)) == (best, None)
 
 
+def test_a_few_users_change_the_usual_weight_only_if_they_clearly_agree():
+    random = np.random.default_rng(0)
+    noise = {weight: random.normal(scale=0.1, size=50) for weight in (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)}
+    noise[8.0] += 0.05 - noise[8.0].mean()
+    noise[4.0] += 0.06 - noise[4.0].mean()  # better, by less than its standard error of about .02
+    assert choose_weight(noise.__getitem__) == (8.0, None)
+    noise[4.0] += 0.05
+    assert choose_weight(noise.__getitem__) == (4.0, None)
+    noise[0.0] += 0.2
+    assert choose_weight(noise.__getitem__).weight == 0
+
+
 def test_a_part_that_harms_gets_weight_0_and_a_reason():
     weight, reason = choose_weight(lambda weight: np.linspace(0.1, 0.5, 400) - 0.001 * weight)
     assert weight == 0

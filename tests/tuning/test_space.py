@@ -2,17 +2,20 @@
 
 import math
 
+import numpy as np
 import optuna
 import pytest
+import scipy.sparse as sp
 
 from macrid.errors import SettingsError
+from macrid.models.base import as_interactions
 from macrid.models.multvae import parameter_count
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.tuning.search import check_settings
 from macrid.tuning.space import Range, config_of, default_point, draw, space_of, without
 
 
-def test_the_space_is_the_papers():
+def test_the_space_is_the_papers_with_the_temperature():
     below_one = math.nextafter(1, 0)
     assert space_of("macridvae") == {
         "prior_std": Range(0.075, 0.5),
@@ -23,6 +26,7 @@ def test_the_space_is_the_papers():
         "dropout": Range(0.05, below_one),
         "hidden_layers": Range(0, 3),
         "width": Range(50, 700, step=50),
+        "temperature": Range(0.03, 0.3, log=True),
     }
     assert set(space_of("MultVAE")) == {"beta", "learning_rate", "l2", "dropout", "hidden_layers", "width"}
     assert set(space_of("multdae")) == {"learning_rate", "l2", "dropout", "hidden_layers", "width"}
@@ -43,8 +47,12 @@ def test_every_draw_is_in_the_space_and_makes_a_model(model):
 def test_the_first_point_is_the_defaults_moved_into_the_space():
     point = default_point("macridvae", space_of("macridvae"), {})
     defaults = {**MacridVAESettings().model_dump(), **TrainingSettings().model_dump()}
-    assert point == {**{name: defaults[name] for name in point}, "l2": 1e-12}
+    assert point == {**{name: defaults[name] for name in point}, "l2": 1e-12, "concepts": 10}
     assert "width" not in point
+    sparse = as_interactions(sp.random_array((40, 3000), density=0.002, format="csr", rng=np.random.default_rng(0)))
+    suited = default_point("macridvae", space_of("macridvae"), {}, sparse)
+    assert suited["temperature"] < point["temperature"]
+    assert suited["dropout"] > point["dropout"]
     assert default_point("multvae", space_of("multvae"), {})["learning_rate"] == 1e-3
     assert default_point("ease", space_of("ease"), {}) == {"regularisation": 300.0}
     width = without(space_of("multdae"), "multdae", {"hidden_layers": 2})

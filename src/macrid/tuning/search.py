@@ -140,7 +140,7 @@ class Search:
             "fixed": fixed,
             "training": {key: value for key, value in self.training.items() if key != "device"},
         }
-        first = default_point(self.model, self.space, self.training)
+        first = default_point(self.model, self.space, self.training, split.train)
         self.study = studies.open_study(storage, name, belongs_to, first, seed)
         self.running: dict[Future, tuple[optuna.Trial, float]] = {}
 

@@ -1,4 +1,4 @@
-"""The search space of the paper's supplement, and the part each model has."""
+"""The search space of the paper's supplement with the temperature, and the part each model has."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from macrid.errors import SettingsError
 from macrid.models import model_class
+from macrid.models.start import USUAL, number_of_concepts
 from macrid.recipe import Recipe
-from macrid.settings import TrainingSettings
+from macrid.settings import MacridVAESettings, TrainingSettings
 
 if TYPE_CHECKING:
     import optuna
+
+    from macrid.data.interactions import Interactions
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ PAPER = {
     "width": Range(50, 700, step=50),
 }
 BY_MODEL: dict[str, dict[str, Range]] = {
+    "macridvae": {"temperature": Range(0.03, 0.3, log=True)},  # 0.1 in the paper; sparse catalogues want less
     # Liang et al. found values far below 1 best, which a uniform draw from [0, 100] would rarely try.
     "multvae": {"beta": Range(1e-3, 100.0, log=True)},
     "ease": {"regularisation": Range(1.0, 10_000.0, log=True)},
@@ -91,11 +95,19 @@ def draw(trial: optuna.Trial, space: dict[str, Range]) -> dict[str, float | int]
     return values
 
 
-def default_point(model: str, space: dict[str, Range], training: dict[str, Any]) -> dict[str, float | int]:
-    """The model's defaults, clipped to the space: the first point to try."""
+def default_point(
+    model: str, space: dict[str, Range], training: dict[str, Any], data: Interactions | None = None
+) -> dict[str, float | int]:
+    """The model's defaults for this data, clipped to the space: the first point to try."""
     kind = model_class(model)
     defaults = TrainingSettings.make({**getattr(kind, "training_defaults", {}), **training}).model_dump()
-    defaults |= kind.settings_class.make({}).model_dump()
+    settings = kind.settings_class.make({})
+    if data is not None and isinstance(settings, MacridVAESettings):
+        users, items = data.matrix.shape
+        settings = settings.suited_to(items, len(data) / max(users, 1))
+    defaults |= settings.model_dump()
+    if defaults.get("concepts") == "auto" and "concepts" in space:
+        defaults["concepts"] = USUAL if data is None else number_of_concepts(data.matrix)
     point = {name: where.nearest(defaults[name]) for name, where in space.items()}
     if point.get("hidden_layers") == 0:
         point.pop("width", None)
