@@ -3,6 +3,7 @@
     MACRID_DATA=… python benchmarks/quality.py                        # everything; a second call goes on where it was
     MACRID_DATA=… python benchmarks/quality.py --only ml-1m --seeds 5
     MACRID_DATA=… python benchmarks/quality.py --levers               # also every lever alone
+    MACRID_DATA=… python benchmarks/quality.py --subsamples           # only a tenth of the users of each data set
     python benchmarks/quality.py --tables                             # tables of what was measured, in docs/
 
 Every training is one line of benchmarks/results/quality.jsonl. All choices are made on validation users; test users are
@@ -38,8 +39,9 @@ from macrid.concepts.claims import name_fit
 from macrid.concepts.effects import strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.data import catalog
+from macrid.data.interactions import Interactions
 from macrid.data.movielens import read_movielens
-from macrid.data.split import Split
+from macrid.data.split import HeldOut, Split
 from macrid.evaluation.agreement import nmi
 from macrid.models.base import Recommender
 from macrid.paper.table1 import tuned
@@ -52,6 +54,9 @@ RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
 METRICS = ("ndcg@100", "recall@20", "recall@50")
 SPLITS = 10  # of ml-latest-small, whose 50 test users say little by themselves
 SEEDS = {"ml-latest-small": 1, "ml-1m": 3, "ml-1m-ge3": 3, "alishop-7c-4k": 3, "shop": 3}
+TENTH = 0.1  # of the train and validation users, three times; scored on all test users
+SUBSAMPLES = 3
+TENTH_OF = " (10 % of users)"  # after the name of a data set
 LAMBDAS = (20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0, 800.0, 1000.0)
 POPULAR = 100  # items
 STRONGEST = 10  # knobs
@@ -63,6 +68,8 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "paper": (PAPER, AS_IN_PAPER),
 }
 """Settings of the model and of its training."""
+SMALL_DATA = ("best", "paper", "paper, soft assignment", "none of the extensions", "EASE")
+"""Methods compared on subsamples."""
 LEVERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "paper, soft assignment": ({**PAPER, "assignment": "soft"}, AS_IN_PAPER),
     "none of the extensions": (OFF, {}),
@@ -104,8 +111,16 @@ def jobs(data: Sequence[str], seeds: int | None, levers: bool) -> Iterator[Job]:
             yield from (Job(name, None, lever, seed) for lever in LEVERS for seed in range(3))
 
 
+def subsample_jobs(data: Sequence[str]) -> Iterator[Job]:
+    for name in data:
+        for seed in range(SUBSAMPLES):
+            yield from (Job(name + TENTH_OF, seed, method, seed) for method in SMALL_DATA)
+
+
 @cache
 def split_of(data: str, seed: int | None) -> Split:
+    if data.endswith(TENTH_OF):
+        return subsampled(split_of(data.removesuffix(TENTH_OF), None), seed or 0)
     if seed is None:
         return catalog.load(data)
     entry = catalog.entry(data)
@@ -114,6 +129,30 @@ def split_of(data: str, seed: int | None) -> Split:
     assert recipe is not None
     ratings, movies = (folder / file for file in entry.files)
     return read_movielens(ratings, movies, recipe.min_rating, recipe.min_items).split(recipe.heldout, seed=seed)
+
+
+def subsampled(split: Split, seed: int) -> Split:
+    """A tenth of the train and validation users, and the items that these train users have."""
+    random = np.random.default_rng(seed)
+    train, validation = (
+        np.sort(random.permutation(count)[: max(1, round(TENTH * count))])
+        for count in (split.train.matrix.shape[0], split.validation.history.shape[0])
+    )
+    matrix = split.train.matrix[train]
+    items = np.unique(matrix.indices)
+    table = None if split.table is None else split.table.take(items)
+    rows = np.repeat(np.arange(len(train)), np.diff(matrix.indptr))
+    places = np.searchsorted(items, matrix.indices)
+    users, kept = split.train.users.take(train), split.items.take(items)
+
+    def held_out(group: HeldOut, chosen: np.ndarray) -> HeldOut:
+        return HeldOut(group.history[chosen][:, items], group.target[chosen][:, items], group.users.take(chosen))
+
+    return Split(
+        Interactions.from_pairs(rows, places, users, kept, table),
+        held_out(split.validation, validation),
+        held_out(split.test, np.arange(split.test.history.shape[0])),
+    )
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -134,14 +173,16 @@ def run(job: Job) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     state = model.state()
     row = {
-        **job._asdict(), **extra, "seconds": round(seconds, 1), "epochs": len(model.log),
+        **job._asdict(), **extra, "train_users": split.train.matrix.shape[0],
+        "seconds": round(seconds, 1), "epochs": len(model.log),
         "parameters": sum(value.numel() for value in state.values()),
         "bytes": sum(value.numel() * value.element_size() for value in state.values()),
         "validation": macrid.evaluate(model, split.validation, METRICS[:1])["ndcg@100"].mean,
         **_scores(model, split),
     }  # fmt: skip
     if isinstance(model, macrid.MacridVAE):
-        row |= _of_concepts(model, split) | (_of_people(model, split) if job.method in METHODS else {})
+        is_whole = job.method in METHODS and not job.data.endswith(TENTH_OF)
+        row |= _of_concepts(model, split) | (_of_people(model, split) if is_whole else {})
     return row | {"about": circumstances()}
 
 
@@ -259,6 +300,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(SEEDS), default=list(SEEDS))
     parser.add_argument("--seeds", type=int, help="trainings of each method on the published splits")
     parser.add_argument("--levers", action="store_true", help="also each lever alone, and best without it")
+    parser.add_argument("--subsamples", action="store_true", help="only a tenth of the users of each data set")
     parser.add_argument("--at-once", type=int, default=1, help="processes")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no training after so many")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -268,7 +310,9 @@ def main() -> None:
         os.environ["AT_ONCE"] = str(options.at_once)
         options.results.parent.mkdir(exist_ok=True, parents=True)
         known = done(options.results)
-        missing = [job for job in jobs(options.only, options.seeds, options.levers) if job not in known]
+        wanted = jobs(options.only, options.seeds, options.levers)
+        wanted = subsample_jobs(options.only) if options.subsamples else wanted
+        missing = [job for job in wanted if job not in known]
         print(f"{len(known)} measured before, {len(missing)} to go", flush=True)
         context = get_context("spawn")
         todo, lock = context.Queue(), context.Lock()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.quality import LEVERS, METRICS, Job, unpacked
+from benchmarks.quality import LEVERS, METRICS, SMALL_DATA, TENTH_OF, Job, unpacked
 
 from macrid.evaluation.agreement import ari
 
@@ -39,7 +39,7 @@ def results(measured: Measured) -> str:
         ("data", "method", *METRICS, "NDCG less EASE's (95 %)", "numbers per item", "MB", "s"),
         (_accuracy(measured, data, each) for data in _data(measured) for each in ("best", "paper", "EASE", "MultVAE")),
     )
-    lines += ["", _splits(measured), ""]
+    lines += ["", _splits(measured), "", *_subsamples(measured), ""]
     levers = [lever for lever in LEVERS if any(job.method == lever for job in measured)]
     if levers:
         lines += ["### Each lever alone, and best without it", ""]
@@ -81,7 +81,8 @@ def rows(measured: Measured, data: str, method: str) -> list[Row]:
 
 
 def _data(measured: Measured) -> list[str]:
-    return list(dict.fromkeys(job.data for job in measured if job.method == "best"))
+    names = (job.data for job in measured if job.method == "best")
+    return list(dict.fromkeys(name for name in names if not name.endswith(TENTH_OF)))
 
 
 def _origin(measured: Measured) -> str:
@@ -126,7 +127,7 @@ def interval(gains: np.ndarray) -> str:
 
 def _splits(measured: Measured) -> str:
     """ml-latest-small over many splits: users of all splits together."""
-    splits = sorted({job.split for job in measured if job.split is not None})
+    splits = sorted({job.split for job in measured if job.split is not None and job.data == "ml-latest-small"})
     lines = []
     for method in ("best", "paper", "MultVAE"):
         pairs = [
@@ -141,6 +142,30 @@ def _splits(measured: Measured) -> str:
     if not lines:
         return ""
     return "\n".join([f"ml-latest-small over {len(splits)} splits by other seeds, one training each:", "", *lines])
+
+
+def _subsamples(measured: Measured) -> list[str]:
+    """A tenth of the users: the mean over subsamples, and the users of all of them together."""
+    names = [f"{data}{TENTH_OF}" for data in _data(measured)]
+    body = [row for name in names for row in _small(measured, name)]
+    if not body:
+        return []
+    text = "A tenth of the train and validation users, all test users; means over three draws of users."
+    head = ("data", "train users", "method", *METRICS, "NDCG of best less this (95 %)")
+    return ["### Little data", "", text, "", *table(head, body)]
+
+
+def _small(measured: Measured, name: str) -> Iterable[Sequence[str]]:
+    best = {job.split: row for job, row in measured.items() if (job.data, job.method) == (name, "best")}
+    for method in SMALL_DATA:
+        chosen = {job.split: row for job, row in measured.items() if (job.data, job.method) == (name, method)}
+        both = sorted(split for split in chosen if split in best and split is not None)
+        if not both:
+            continue
+        scores = [_digits(np.mean([chosen[split]["test"][metric] for split in both])) for metric in METRICS]
+        gains = np.concatenate([np.subtract(best[split]["per_user"], chosen[split]["per_user"]) for split in both])
+        less = "" if method == "best" else interval(gains)
+        yield name.removesuffix(TENTH_OF), f"{chosen[both[0]]['train_users']:,}", method, *scores, less
 
 
 def _lever(measured: Measured, data: str, method: str) -> Sequence[str] | None:

@@ -11,7 +11,7 @@ seed of the training.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -40,8 +40,8 @@ CANDIDATES = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20)
 FEWEST_PER_CONCEPT = 10  # items, on average
 PLAIN = 0.96
 HALVINGS = 2
-HALVING_STARTS = 6
-HALVING_ITEMS = 1 << 11  # the most popular
+HALVING_STARTS = 16
+HALVING_ITEMS = 1 << 10  # the most popular
 
 
 def svd_start(
@@ -110,16 +110,27 @@ def number_of_concepts(matrix: sp.csr_array, device: torch.device | str = "cpu")
     matrix = _sorted_users(matrix)
     popularity, popular = _popularity(matrix).sort(descending=True, stable=True)
     weights, popular = popularity[:HALVING_ITEMS], popular[:HALVING_ITEMS]
-    generator = torch.Generator().manual_seed(0)
-    sides = [matrix[side] for half in _halves(matrix, HALVINGS) for side in (half, ~half)]
-    spaces = [_concept_space(side, generator)[popular] for side in sides]
-    for number in sorted(CANDIDATES, reverse=True):
-        if number * FEWEST_PER_CONCEPT > len(popular):
-            continue
-        labels = [_partition(space, number, weights.sqrt(), generator, HALVING_STARTS, device) for space in spaces]
-        if np.mean([agreement(first, second, weights) for first, second in combinations(labels, 2)]) >= PLAIN:
-            return number
-    return max(2, min(USUAL, len(popular) // FEWEST_PER_CONCEPT))
+    sides = [side for half in _halves(matrix, HALVINGS) for side in (half, ~half)]
+
+    @cache
+    def space(side: int) -> Tensor:
+        return _concept_space(matrix[sides[side]], torch.Generator().manual_seed(side))[popular]
+
+    def is_plain(number: int) -> bool:
+        labels: list[Tensor] = []
+        lacking = len(sides) * (len(sides) - 1) / 2 * (1 - PLAIN)  # how far all pairs together may be from 1
+        for side in range(len(sides)):
+            generator = torch.Generator().manual_seed(side)
+            found = _partition(space(side), number, weights.sqrt(), generator, HALVING_STARTS, device)
+            lacking -= sum(1 - agreement(found, other, weights) for other in labels)
+            if lacking < 0:
+                return False
+            labels.append(found)
+        return True
+
+    numbers = [number for number in CANDIDATES if number * FEWEST_PER_CONCEPT <= len(popular)]
+    usual = max(2, min(USUAL, len(popular) // FEWEST_PER_CONCEPT))
+    return next((number for number in sorted(numbers, reverse=True) if is_plain(number)), usual)
 
 
 def agreement(first: Tensor, second: Tensor, weights: Tensor) -> float:
