@@ -13,6 +13,7 @@ from macrid.models.neighbours import (
     Neighbours,
     best_predictors,
     choose_weight,
+    exact_weights,
     local_weights,
     suitable_regularisation,
 )
@@ -40,6 +41,10 @@ def ridge(x: np.ndarray, target: int, predictors: np.ndarray, regularisation: fl
     return np.linalg.solve(some.T @ some + regularisation * np.eye(len(predictors)), some.T @ x[:, target])
 
 
+def refit(x: np.ndarray, target: int, predictors: np.ndarray, regularisation: float) -> np.ndarray:
+    return ridge(x, target, predictors, neighbours.REFIT * regularisation)
+
+
 @pytest.fixture
 def fitted():
     return Neighbours.fit(sp.csr_array(some_data(1, 80, 30).astype(np.float32)), 7, PLACE, 20.0)
@@ -50,23 +55,32 @@ def fitted():
     seed=st.integers(0, 1000), users=st.integers(1, 60), items=st.integers(1, 40), count=st.integers(1, 50),
     density=st.sampled_from([0.05, 0.4]),
 )  # fmt: skip
-def test_every_item_keeps_the_strongest_of_ease_weights(seed, users, items, count, density):
+def test_every_item_keeps_the_neighbours_with_the_strongest_of_ease_weights(seed, users, items, count, density):
     x = some_data(seed, users, items, density)
-    part = Neighbours.fit(sp.csr_array(x.astype(np.float32)), count, PLACE, 10.0)
-    truth = steck(x, 10.0)
-    found = dense(part)
-    assert ((found != 0).sum(axis=0) <= count).all()
-    np.testing.assert_allclose(found[found != 0], truth[found != 0], atol=1e-6)
-    kept = strongest_of_columns(truth, count)
-    np.testing.assert_allclose(np.sort(np.abs(found), axis=0), np.sort(np.abs(kept), axis=0), atol=1e-6)
+    sources, weights = (
+        part.cpu().numpy() for part in exact_weights(sp.csr_array(x.astype(np.float32)), count, PLACE, 10.0)
+    )
+    truth = np.abs(steck(x, 10.0))
+    assert sources.shape == weights.shape == (items, min(count, items))
+    kept = np.take_along_axis(truth, sources.T, axis=0)
+    np.testing.assert_allclose(kept, -np.sort(-truth, axis=0)[:count], atol=1e-6)
+    for item in range(items):
+        others = sources[item][sources[item] != item]
+        np.testing.assert_allclose(weights[item][sources[item] != item], refit(x, item, others, 10.0), atol=1e-6)
+        assert (weights[item][sources[item] == item] == 0).all()
 
 
-@pytest.mark.parametrize("block", [1, 1 << 24], ids=["one column at a time", "all columns at once"])
-def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, block):
-    monkeypatch.setitem(neighbours.BLOCK, "cpu", block)
+@pytest.mark.parametrize("size", [1, 1 << 24], ids=["one at a time", "all at once"])
+def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, size):
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", size)
+    monkeypatch.setattr(neighbours, "GATHERED", size)
     x = some_data(2, 90, 25)
     part = Neighbours.fit(sp.csr_array(x.astype(np.float32)), 6, PLACE, 15.0)
-    np.testing.assert_allclose(dense(part), strongest_of_columns(steck(x, 15.0), 6), atol=1e-6)
+    kept, expected = strongest_of_columns(steck(x, 15.0), 6), np.zeros((25, 25))
+    for item in range(25):
+        others = np.flatnonzero(kept[:, item])
+        expected[others, item] = refit(x, item, others, 15.0)
+    np.testing.assert_allclose(dense(part), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("together", [1, 5, 64])
@@ -81,13 +95,13 @@ def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, toget
         solution = dict(zip(predictors[item], ridge(x, item, predictors[item], 9.0), strict=True))
         expected = sorted(solution, key=lambda other: -abs(solution[other]))[:4]
         assert sources[item].tolist() == expected
-        np.testing.assert_allclose(weights[item], [solution[other] for other in expected], atol=1e-6)
+        np.testing.assert_allclose(weights[item], refit(x, item, np.array(expected), 9.0), atol=1e-6)
 
 
 def test_local_weights_with_all_items_as_candidates_are_those_of_ease():
     x = some_data(4, 70, 30)
     part = Neighbours._from_columns(*local_weights(sp.csr_array(x.astype(np.float32)), 29, PLACE, 12.0))
-    np.testing.assert_allclose(dense(part), steck(x, 12.0), atol=1e-6)
+    np.testing.assert_allclose(dense(part), steck(x, 12.0 * neighbours.REFIT), atol=1e-6)
 
 
 def test_the_best_predictors_reduce_the_ridge_objective_most_one_by_one():

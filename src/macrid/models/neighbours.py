@@ -1,8 +1,8 @@
 """Neighbours: the sparse linear part of a score.
 
-A history x adds x B to the scores of all items, where every column of B keeps the few strongest of EASE's weights
-towards its item. Column i of EASE's B is a ridge regression of item i on all others. Where a matrix of all pairs of
-items is too large, each regression uses only the items that predict item i best one by one.
+A history x adds x B to the scores of all items. Column i of EASE's B is a ridge regression of item i on all others;
+here it keeps the few items with the strongest weights, and is a regression on these alone. Where a matrix of all pairs
+of items is too large, they are chosen by a regression on the items that predict item i best one by one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from macrid.models.reference import ease_weights, gram
 from macrid.ops.topk import BLOCK
 
 EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
-REGULARISATION = 20.0  # times the root of the mean popularity
+REGULARISATION = 40.0  # times the root of the mean popularity
+REFIT = 0.5  # share of it where regressions have few predictors
 CANDIDATES = 256  # predictors in each local regression
+GATHERED = 1 << 23  # counts of pairs of predictors at once
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
 USERS = 32  # scored at once by each thread on a CPU: more do not fit in cache
 ENTRIES = 1 << 25  # weights added up at once on a GPU
@@ -52,7 +54,7 @@ class Neighbours:
 
     @classmethod
     def fit(cls, matrix: sp.csr_array, count: int, device: torch.device, regularisation: float | None = None) -> Self:
-        """The `count` strongest weights towards every item, computed on this device, from users × items.
+        """The `count` strongest neighbours of every item, computed on this device, from users × items.
 
         regularisation: EASE's; by default chosen from the popularity of the items.
         """
@@ -232,17 +234,22 @@ def is_exact(items: int, device: torch.device) -> bool:
 def exact_weights(
     matrix: sp.csr_array, count: int, device: torch.device, regularisation: float
 ) -> tuple[Tensor, Tensor]:
-    """The items with the strongest of EASE's weights towards every item, and the weights: (items, count) each."""
+    """The items with the strongest of EASE's weights towards every item, and weights without the others.
+
+    (items, count) each.
+    """
     b = ease_weights(matrix, device, regularisation)
-    blocks = [strongest(columns.t(), count) for columns in b.split(max(1, BLOCK["cpu"] // len(b)), dim=1)]
-    sources, weights = zip(*blocks, strict=True)
-    return torch.cat(sources), torch.cat(weights)
+    blocks = b.split(max(1, BLOCK["cpu"] // len(b)), dim=1)
+    sources = torch.cat([strongest(columns.t(), count) for columns in blocks])
+    del b, blocks  # as large as the counts
+    counts, items = gram(matrix, device), torch.arange(len(sources), device=device)[:, None]
+    groups = torch.cat([items, sources], dim=1).split(max(1, GATHERED // sources.shape[1] ** 2))
+    return sources, torch.cat([_ridge(counts, places, REFIT * regularisation) for places in groups]).float()
 
 
-def strongest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The columns and values of the largest entries of every row by absolute value: (rows, count) each."""
-    columns = weights.abs().topk(min(count, weights.shape[1]), dim=1).indices
-    return columns, weights.gather(1, columns)
+def strongest(weights: Tensor, count: int) -> Tensor:
+    """The columns of the largest entries of every row by absolute value: (rows, count)."""
+    return weights.abs().topk(min(count, weights.shape[1]), dim=1).indices
 
 
 def local_weights(
@@ -256,20 +263,26 @@ def local_weights(
     for items in predictors[:, 0].argsort().split(TOGETHER):  # with the best predictor, items share many others
         pool, places = torch.cat([items[:, None], predictors[items]], dim=1).unique(return_inverse=True)
         counts = gram(by_item[pool.numpy()].T.tocsr(), torch.device("cpu")).to(device)
-        solution = _ridge(counts, places.to(device), regularisation)
-        chosen, values = strongest(solution, count)
-        items = items.to(device)
-        sources[items], weights[items] = predictors[items.cpu()].to(device).gather(1, chosen), values.float()
+        places = places.to(device)
+        chosen = strongest(_ridge(counts, places, regularisation), count)
+        kept = torch.cat([places[:, :1], places[:, 1:].gather(1, chosen)], dim=1)
+        sources[items.to(device)] = predictors[items].to(device).gather(1, chosen)
+        weights[items.to(device)] = _ridge(counts, kept, REFIT * regularisation).float()
     return sources, weights
 
 
 def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
-    """Weights of regressions on co-occurrence counts, each of its first place on the others: (regressions, others)."""
+    """Weights of regressions on co-occurrence counts, each of its first place on the others: (regressions, others).
+
+    An item among its own predictors gets no weight.
+    """
     target, others = places[:, :1], places[:, 1:]
+    is_other = others != target
     inner = counts[others[:, :, None], others[:, None, :]].double()
+    inner *= is_other[:, :, None] & is_other[:, None, :]
     inner.diagonal(dim1=1, dim2=2).add_(regularisation)
     factor = torch.linalg.cholesky(inner)
-    return torch.cholesky_solve(counts[others, target].double()[:, :, None], factor)[:, :, 0]
+    return torch.cholesky_solve((counts[others, target] * is_other).double()[:, :, None], factor)[:, :, 0]
 
 
 def best_predictors(matrix: sp.csr_array, by_item: sp.csr_array, count: int, regularisation: float) -> Tensor:

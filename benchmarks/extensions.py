@@ -1,0 +1,192 @@
+"""What the extensions cost, and how good local regressions are: ratios measured in one run.
+
+    MACRID_DATA=… python -m benchmarks.extensions --out benchmarks/results/extensions-cpu.json
+    MACRID_DATA=… python -m benchmarks.extensions --device cuda --out benchmarks/results/extensions-gpu.json
+    python -m benchmarks.extensions report                         # tables of docs/model.md
+
+training      all of `fit` with preset best and with paper, by part; early stopping as usual
+recommending  with neighbours and without: one user, and all test users at once
+neighbours    EASE's weights from the matrix of all pairs of items, and from local regressions
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.measuring import circumstances, filled_from, interleaved, rounded, synchronise
+
+import macrid
+from macrid.data import catalog
+from macrid.data.split import Split
+from macrid.models.neighbours import Neighbours, exact_weights, local_weights, suitable_regularisation
+from macrid.recipe import PRESETS
+
+DATA = ("ml-1m", "alishop-7c-4k", "shop")
+COUNT = 128
+RESULTS, PAGE = Path(__file__).parent / "results", Path(__file__).parents[1] / "docs" / "model.md"
+
+
+def measured(name: str, device: str) -> dict[str, Any]:
+    split = catalog.load(name)
+    runs, models = {}, {}
+    for preset in PRESETS:
+        models[preset], runs[preset] = trained(split, preset, device)
+    return {
+        "data": name, "items": len(split.items), "training": runs,
+        "recommending": recommending(models["best"], split),
+        "neighbours": neighbours(split, torch.device(device)),
+    }  # fmt: skip
+
+
+def trained(split: Split, preset: str, device: str) -> tuple[macrid.MacridVAE, dict[str, Any]]:
+    model = macrid.MacridVAE(preset=preset)
+    begin = time.perf_counter()
+    model.fit(split.train, validation=split.validation, device=device)
+    synchronise(torch.device(device))
+    seconds = time.perf_counter() - begin
+    of_epochs = sum(epoch.seconds for epoch in model.log)
+    return model, {
+        "seconds": seconds, "epochs": len(model.log), "per_epoch": of_epochs / len(model.log),
+        "before_and_after": seconds - of_epochs, "concepts": model.network.concepts,
+    }  # fmt: skip
+
+
+def recommending(model: macrid.MacridVAE, split: Split, rounds: int = 15) -> dict[str, Any]:
+    """Medians of interleaved calls for the ten best: seconds with neighbours and without."""
+    part, history = model.neighbours, split.test.history
+    if part is None:
+        return {}
+
+    def call(users: int, linear: Neighbours | None) -> Any:
+        def work() -> None:
+            model.neighbours = linear
+            model.top(history[:users], 10)
+
+        return work
+
+    found = {}
+    for users in (1, history.shape[0]):
+        works = {"with": call(users, part), "without": call(users, None)}
+        seconds = interleaved(works, rounds, model.device)
+        found[str(users)] = {each: float(np.median(values)) for each, values in seconds.items()}
+    model.neighbours = part
+    return found
+
+
+def neighbours(split: Split, device: torch.device) -> dict[str, Any]:
+    """Both ways to the weights: seconds, NDCG@100 of test users by the weights alone, and what they share."""
+    matrix, found, sources = split.train.matrix, {}, {}
+    regularisation = suitable_regularisation(matrix)
+    for name, solve in (("exact", exact_weights), ("local", local_weights)):
+        begin = time.perf_counter()
+        sources[name], weights = solve(matrix, COUNT, device, regularisation)
+        synchronise(device)
+        seconds = time.perf_counter() - begin
+        part = Neighbours._from_columns(sources[name], weights)
+        model = macrid.Popularity().fit(split.train)  # whose scores are replaced
+        model.scores = part.scores  # type: ignore[method-assign]
+        ndcg = macrid.evaluate(model, split.test, ("ndcg@100",))["ndcg@100"].mean
+        found[name] = {"seconds": seconds, "ndcg@100": ndcg}
+    popular = np.argsort(-split.train.popularity, kind="stable")[:1000]
+    both = [
+        len(np.intersect1d(sources["exact"][item].cpu(), sources["local"][item].cpu())) / sources["exact"].shape[1]
+        for item in popular.tolist()
+    ]
+    return {**found, "in_common": float(np.mean(both))}
+
+
+# Tables
+
+
+def training_table(content: dict[str, Any]) -> str:
+    lines = [
+        "| data | preset | concepts | s per epoch | epochs | other (s) | whole (s) | per epoch, best / paper |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in content["rows"]:
+        ratio = row["training"]["best"]["per_epoch"] / row["training"]["paper"]["per_epoch"]
+        for preset, run in row["training"].items():
+            lines.append(
+                f"| {row['data']} | {preset} | {run['concepts']} | {run['per_epoch']:.3g} | {run['epochs']} |"
+                f" {run['before_and_after']:.1f} | {run['seconds']:.1f} |"
+                f" {f'{ratio:.2f}×' if preset == 'best' else ''} |"
+            )
+    return "\n".join([*lines, "", _where(content)])
+
+
+def recommending_table(content: dict[str, Any]) -> str:
+    lines = [
+        "| data | items | users at once | without (ms) | with neighbours (ms) | ratio |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in content["rows"]:
+        for users, taken in row["recommending"].items():
+            lines.append(
+                f"| {row['data']} | {row['items']:,} | {users} | {1000 * taken['without']:.2f} |"
+                f" {1000 * taken['with']:.2f} | {taken['with'] / taken['without']:.2f}× |"
+            )
+    return "\n".join([*lines, "", _where(content)])
+
+
+def neighbours_table(content: dict[str, Any]) -> str:
+    lines = [
+        "| data | items | all pairs (s) | local (s) | NDCG@100 alone, all pairs | local | neighbours in common |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in content["rows"]:
+        part = row["neighbours"]
+        exact, local = part["exact"], part["local"]
+        lines.append(
+            f"| {row['data']} | {row['items']:,} | {exact['seconds']:.1f} | {local['seconds']:.1f} |"
+            f" {exact['ndcg@100']:.4f} | {local['ndcg@100']:.4f} | {part['in_common']:.0%} |"
+        )
+    return "\n".join([*lines, "", _where(content)])
+
+
+def _where(content: dict[str, Any]) -> str:
+    about = content["about"]
+    machine = about["machine"]
+    return (
+        f"{machine['gpu'] or machine['cpu']}, {machine['threads']} threads, torch {about['versions']['torch']},"
+        f" {about['date']}; `python -m benchmarks.extensions`."
+    )
+
+
+def write_page() -> None:
+    tables = {"training": training_table, "recommending": recommending_table, "neighbours": neighbours_table}
+    parts = {
+        f"{name} on {place}": (f"extensions-{place}.json", table)
+        for name, table in tables.items()
+        for place in ("cpu", "gpu")
+    }
+    PAGE.write_text(filled_from(PAGE.read_text("utf-8"), RESULTS, parts), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("measure", "report"), default="measure")
+    parser.add_argument("--data", nargs="*", default=list(DATA))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.what == "measure":
+        warnings.simplefilter("ignore")
+        rows = [measured(name, options.device) for name in options.data]
+        content = {"about": circumstances(), "rows": rounded(rows)}
+        if options.out is not None:
+            options.out.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+        for table in (training_table, recommending_table, neighbours_table):
+            print(table(content), end="\n\n")
+    else:
+        write_page()
+
+
+if __name__ == "__main__":
+    main()
