@@ -82,6 +82,10 @@ LEVERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "best without neighbours": ({"neighbours": 0}, {}),
     "best without sharper assignment": ({"assignment_temperature": None}, {}),
     "best from a random start": ({"start": "random"}, {}),
+    "best from svd": ({"start": "svd"}, {}),
+    "best with beta 1": ({"beta": 1.0}, {}),
+    "best with dropout 0.5": ({"dropout": 0.5}, {}),
+    "best with balance 0": ({}, {"balance": 0.0}),
     "best with 7 concepts": ({"concepts": 7}, {}),
     "best with 16 concepts": ({"concepts": 16}, {}),
 }

@@ -429,6 +429,7 @@ def test_names_measure_effects_where_a_run_has_none(invoke, world):
     answer = json.loads(out)
     effects = strongest_first(meaning_of(macrid.load(world, "cpu")).effects)
     assert answer["effects"] == [effect.model_dump(mode="json") for effect in effects]
+    assert json.loads(invoke("names", world, "--json")[1])["effects"] == answer["effects"]
     assert {effect.name for effect in effects} >= {"size", "price"}
     table = invoke("names", world, columns=80)[1]
     table = table[table.index("what the knobs do") :]

@@ -60,7 +60,7 @@ def names(
             keep(model, run)
     knobs = [effect.model_dump(mode="json") for effect in strongest_first(meaning.effects)]
     if json:
-        print_json(names.as_json() | ({"effects": knobs} if effects else {}))
+        print_json(names.as_json() | {"effects": knobs})
         return
     console.print(_concepts(names))
     console.print()
