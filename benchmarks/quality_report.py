@@ -15,6 +15,8 @@ from macrid.evaluation.agreement import ari
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
 DRAWS = 10_000  # of the bootstrap
+EARLIER = "best, neighbours not fitted again"
+"""The preset when most levers were measured: compare levers with neighbours with this row."""
 Row = dict[str, Any]
 Measured = dict[Job, Row]
 
@@ -40,15 +42,18 @@ def results(measured: Measured) -> str:
         (_accuracy(measured, data, each) for data in _data(measured) for each in ("best", "paper", "EASE", "MultVAE")),
     )
     lines += ["", _splits(measured), "", *_subsamples(measured), ""]
-    levers = [lever for lever in LEVERS if any(job.method == lever for job in measured)]
+    levers = [lever for lever in LEVERS if any(job.method == lever and job.split is None for job in measured)]
     if levers:
         lines += ["### Each lever alone, and best without it", ""]
         lines += [
-            "NDCG@100 of validation users, by which settings are chosen, and of test users; means over seeds.",
+            "NDCG@100 of validation users, by which settings are chosen, and of test users; means over seeds. Levers"
+            f' below "{EARLIER}" were measured before that: compare those with neighbours with that row.',
             "",
         ]
+        first = [lever for lever in levers if _is_recent(measured, lever)]
+        levers = ["best", *first, EARLIER, *(lever for lever in levers if lever not in first)]
         head = ("data", "settings", "validation", "test", "popular items' best share", "hard / soft", "ARI over seeds")
-        lines += table(head, (_lever(measured, d, m) for d in _data(measured) for m in ("best", *levers)))
+        lines += table(head, (_lever(measured, d, m) for d in _data(measured) for m in levers))
     return "\n".join(lines)
 
 
@@ -72,6 +77,11 @@ def concepts(measured: Measured) -> str:
         for row in rows(measured, data, "best")[:1]:
             lines.append(f"- **{data}**: {'; '.join(name or '(none)' for name in row.get('names', []))}")
     return "\n".join(lines)
+
+
+def _is_recent(measured: Measured, method: str) -> bool:
+    """Whether all its rows are of a version that notes the number of train users."""
+    return all("train_users" in row for job, row in measured.items() if job.method == method)
 
 
 def rows(measured: Measured, data: str, method: str) -> list[Row]:

@@ -24,7 +24,7 @@ from macrid.models.reference import ease_weights, gram
 from macrid.ops.topk import BLOCK
 
 EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
-REGULARISATION = 40.0  # times the root of the mean popularity
+REGULARISATION = 20.0  # times the root of the mean popularity
 REFIT = 0.5  # share of it where regressions have few predictors
 CANDIDATES = 256  # predictors in each local regression
 GATHERED = 1 << 23  # counts of pairs of predictors at once
