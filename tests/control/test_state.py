@@ -33,7 +33,7 @@ def test_scores_after_a_move_are_those_of_the_formula(fitted):
     before, after = (np.exp(state.weights.double().numpy()) for state in (start, moved))
     overlap = np.minimum(before / before.sum(), after / after.sum()).sum()
     assert 0 < overlap < 0.95
-    linear = overlap * model.neighbours.scores(history)[0].double()
+    linear = overlap**2 * model.neighbours.scores(history)[0].double()
     expected = (moved.log_p.double() + linear).log_softmax(dim=0)
     torch.testing.assert_close(moved.scores.double(), expected, rtol=0, atol=1e-4)
 
