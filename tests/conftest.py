@@ -5,7 +5,10 @@ import signal
 import threading
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("shared machines", deadline=None)  # a first call may wait for others
+settings.load_profile("shared machines")
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does: tests share the cores with others
 import torch
 
