@@ -7,13 +7,14 @@ import threading
 import pytest
 from hypothesis import settings
 
-settings.register_profile("shared machines", deadline=None)  # a first call may wait for others
-settings.load_profile("shared machines")
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does: tests share the cores with others
 import torch
 
 if not torch.cuda.is_available():  # kernels run in Triton's interpreter, to be chosen before they are imported
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+settings.register_profile("shared machines", deadline=None)  # a first call may wait for others
+settings.load_profile("shared machines")
 
 for size in ("COLUMNS", "LINES"):  # of the terminal that tests run in; consoles would keep it
     os.environ.pop(size, None)
