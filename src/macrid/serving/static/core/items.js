@@ -77,8 +77,13 @@ export function conceptTags({ concept, concept_share: share, second_concept: sec
 function conceptTag(concept, share) {
   const label = concept === null || concept === undefined ? null : labelOf(concept);
   if (label === null) return null;
-  const text = typeof share === "number" ? `${label} ${percent(share)}` : label;
-  return h("span", { class: "concept-tag" }, h("span", { class: "dot", style: { "--c": conceptColour(concept) } }), h("span", { text }));
+  return h(
+    "span",
+    { class: "concept-tag" },
+    h("span", { class: "dot", style: { "--c": conceptColour(concept) } }),
+    h("span", { class: "concept-label", text: label }),
+    typeof share === "number" && h("span", { class: "concept-share", text: percent(share) }),
+  );
 }
 
 export class ItemCard {
