@@ -48,7 +48,7 @@ from macrid.paper.table1 import tuned
 from macrid.recipe import PRESETS
 from macrid.report.controllability import measure as measure_control
 from macrid.report.effects import cards_of_share, measure_effects
-from macrid.report.knobs import knobs_of
+from macrid.report.knobs import Knob, knobs_of
 
 RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
 METRICS = ("ndcg@100", "recall@20", "recall@50")
@@ -244,9 +244,7 @@ def _of_people(model: macrid.MacridVAE, split: Split) -> dict[str, Any]:
     row["name_fit"] = None if fit is None else fit._asdict()
     row["names"] = [entry.name for entry in meaning_of(model).names.concepts]
     row["cards"] = float(np.nanmean(cards_of_share(model, split.test.history)))
-    effects = [effect for effect in strongest_first(meaning_of(model).effects) if effect.concept is not None]
-    chosen = {(effect.concept, effect.dimension) for effect in effects[:STRONGEST]}
-    knobs = [knob for knob in knobs_of(model) if (knob.concept, knob.directions[0].dimension) in chosen]
+    knobs = strongest_knobs(model)
     if knobs:
         control = measure_control(model, split.test, knobs)
         row["monotonicity"] = control.mean("monotonicity")
@@ -256,6 +254,13 @@ def _of_people(model: macrid.MacridVAE, split: Split) -> dict[str, Any]:
             for effect in control.knobs
         ]
     return row
+
+
+def strongest_knobs(model: macrid.MacridVAE) -> list[Knob]:
+    """Of single concepts, by the effects kept with the model."""
+    effects = [effect for effect in strongest_first(meaning_of(model).effects) if effect.concept is not None]
+    chosen = {(effect.concept, effect.dimension) for effect in effects[:STRONGEST]}
+    return [knob for knob in knobs_of(model) if (knob.concept, knob.directions[0].dimension) in chosen]
 
 
 def packed(labels: np.ndarray) -> str:
