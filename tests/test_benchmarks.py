@@ -2,16 +2,18 @@
 
 import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from benchmarks import epochs, growth, report, speed
+from benchmarks import epochs, extensions, growth, quality, report, speed
 from benchmarks.contenders import BF16, DENSE_LOOP, EXACT
 from benchmarks.dense import DenseMacridVAE, PartitionDense, dense_rows, train_epoch
 from benchmarks.measuring import exponent
 
+import macrid
 from macrid.models.macridvae import MacridNetwork
 from macrid.settings import ADDED, MacridVAESettings
 from tests.truth import histories_of
@@ -203,3 +205,34 @@ def test_the_picture_of_growth_is_small(tmp_path):
 
 def test_the_page_on_performance_is_up_to_date():
     assert report.FILE.read_text(encoding="utf-8") == report.text(report.read()), "run: python benchmarks/report.py"
+
+
+def test_a_subsample_has_a_tenth_of_the_users_and_the_items_they_have(shop_split):
+    small = quality.subsampled(shop_split, seed=1)
+    users = len(shop_split.train.users)
+    assert small.train.matrix.shape[0] == len(small.train.users) == round(users / 10)
+    assert (np.bincount(small.train.matrix.indices, minlength=len(small.items)) > 0).all()
+    places = {user: place for place, user in enumerate(shop_split.train.users)}
+    for row, user in enumerate(small.train.users):
+        whole = shop_split.train.matrix[[places[user]]].indices
+        kept = [small.items[item] for item in small.train.matrix[[row]].indices]
+        assert sorted(kept) == sorted(shop_split.items[item] for item in whole)
+    assert len(small.test.users) == len(shop_split.test.users)
+    assert small.test.history.shape[1] == small.validation.target.shape[1] == len(small.items)
+
+
+def test_what_extensions_cost_is_told_with_ratios(shop_split, monkeypatch):
+    monkeypatch.setattr(extensions.catalog, "load", lambda name: shop_split)
+    monkeypatch.setattr(extensions, "PRESETS", ("best",))
+    monkeypatch.setattr("macrid.models.neighbours.CANDIDATES", 8)
+    small = partial(macrid.MacridVAE, concepts=3, dim=4)
+    fit = macrid.MacridVAE.fit
+    monkeypatch.setattr(macrid.MacridVAE, "fit", lambda self, *data, **more: fit(self, *data, **more, epochs=1))
+    monkeypatch.setattr(extensions.macrid, "MacridVAE", small)
+    row = extensions.measured("shop", "cpu")
+    assert set(row["control"]) <= {"with", "without"}
+    assert 0 <= row["neighbours"]["in_common"] <= 1
+    row["training"]["paper"] = {**row["training"]["best"], "per_epoch": row["training"]["best"]["per_epoch"] / 2}
+    content = {"about": extensions.circumstances(), "rows": [row]}
+    assert "2.00×" in extensions.training_table(content)
+    assert all("shop" in table(content) for table in extensions.TABLES.values() if row["recommending"])
