@@ -467,6 +467,7 @@ def test_knob_measurements_fit_80_columns(invoke, world_run):
 
 def test_another_model_is_measured_for_comparison(invoke, other_runs, run):
     names = json.loads(invoke("names", run, "--anew", "--json")[1])
+    del names["effects"]
     for entry in names["dimensions"]:
         if entry["dimension"] == 0:
             entry |= {"name": "popularity", "attribute": "popularity", "kind": "popularity", "strength": 0.5}
