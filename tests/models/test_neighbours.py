@@ -234,13 +234,6 @@ def test_a_part_that_harms_gets_weight_0_and_a_reason():
     assert "400" in reason
 
 
-@pytest.mark.parametrize(("users", "is_chosen"), [(19, False), (20, True)])
-def test_too_few_users_mean_weight_0(users, is_chosen):
-    weight, reason = choose_weight(planted_ndcg(users, 0.5))
-    assert (weight > 0) == is_chosen
-    assert ("19" in str(reason)) == (not is_chosen)
-
-
 def test_regularisation_grows_with_popularity_but_more_slowly():
     sparse, dense_ = (sp.csr_array(some_data(0, users, 50).astype(np.float32)) for users in (100, 1600))
     ratio = suitable_regularisation(dense_) / suitable_regularisation(sparse)

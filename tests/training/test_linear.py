@@ -80,13 +80,15 @@ def test_without_validation_users_there_is_no_weight_to_choose(shop_split):
     assert "validation" in model.neighbours_note
 
 
-def test_few_validation_users_mean_no_neighbours_and_a_note_with_their_number(fitted):
+@pytest.mark.parametrize(("users", "is_added"), [(19, False), (20, True)])
+def test_few_validation_users_mean_no_neighbours_and_a_note_with_their_number(fitted, users, is_added):
     model, split = copy.copy(fitted[0]), fitted[1]
-    chosen = np.flatnonzero(np.diff(split.validation.target.indptr) > 0)[:9]
-    some = HeldOut(split.validation.history[chosen], split.validation.target[chosen], macrid.Ids.range(9))
+    model.neighbours = None
+    chosen = np.flatnonzero(np.diff(split.validation.target.indptr) > 0)[:users]
+    some = HeldOut(split.validation.history[chosen], split.validation.target[chosen], macrid.Ids.range(users))
     add_neighbours(model, split.train.matrix, some)
-    assert model.neighbours is None
-    assert "9" in model.neighbours_note
+    assert (model.neighbours is not None) == is_added
+    assert ("19" in str(model.neighbours_note)) == (not is_added)
 
 
 def test_a_large_validation_set_is_sampled(fitted, monkeypatch):

@@ -210,8 +210,6 @@ def choose_weight(ndcg: Callable[[float], np.ndarray]) -> Choice:
     """
     scores = {weight: ndcg(weight) for weight in (0.0, *WEIGHTS)}
     users = len(scores[0.0])
-    if users < FEWEST_USERS:
-        return Choice(0.0, f"{users} validation users have items to predict; choosing a weight takes {FEWEST_USERS}")
     gains = {weight: values - scores[USUAL] for weight, values in scores.items()}
     better = [weight for weight, gain in gains.items() if gain.mean() > gain.std(ddof=1) / users**0.5]
     best = max(better, key=lambda weight: gains[weight].mean(), default=USUAL)

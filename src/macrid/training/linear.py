@@ -11,7 +11,7 @@ from macrid.data.ids import Ids
 from macrid.data.split import HeldOut
 from macrid.evaluation.ranking import evaluate
 from macrid.models.macridvae import MacridVAE
-from macrid.models.neighbours import Choice, Neighbours, choose_weight
+from macrid.models.neighbours import FEWEST_USERS, Choice, Neighbours, choose_weight
 
 if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender
@@ -23,8 +23,9 @@ def add_neighbours(model: NeuralRecommender, matrix: sp.csr_array, validation: H
     """Add the linear part to a trained model whose settings ask for one, unless it does not help."""
     if not isinstance(model, MacridVAE) or not model.settings.neighbours:
         return
-    choice = Choice(0.0, "there are no validation users to choose their weight on")
-    if validation is not None and (np.diff(validation.target.indptr) > 0).any():
+    users = 0 if validation is None else int((np.diff(validation.target.indptr) > 0).sum())
+    choice = Choice(0.0, f"{users} validation users have items to predict; choosing a weight takes {FEWEST_USERS}")
+    if validation is not None and users >= FEWEST_USERS:
         neighbours = Neighbours.fit(matrix, model.settings.neighbours, model.device)
         choice = _choose(model, neighbours, some_users(validation))
         model.neighbours = neighbours.times(choice.weight) if choice.weight else None
