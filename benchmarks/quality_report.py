@@ -60,7 +60,8 @@ def results(measured: Measured) -> str:
 def concepts(measured: Measured) -> str:
     lines = ["## Concepts on real data", "", _origin(measured), ""]
     lines += [
-        "*Best share*: how much an item belongs to its likeliest concept, the median of the 100 most popular items and"
+        f'Neighbours play no part in training, so "{EARLIER}" has the same concepts, with more seeds.'
+        " *Best share*: how much an item belongs to its likeliest concept, the median of the 100 most popular items and"
         " the mean over items and over choices. *Hard / soft*: NDCG@100 if items count in their likeliest concept only."
         " *ARI*: agreement of the concepts of two trainings, the mean over pairs of seeds. *Name fit*: popular items"
         " that carry their concept's name, and in brackets how many choices over all items carry it. *Monotonicity*"
@@ -70,12 +71,15 @@ def concepts(measured: Measured) -> str:
     ]
     shares = ("best share, popular", "items", "choices", "hard / soft")
     people = ("name fit", "monotonicity", "retention", "cards")
-    head = ("data", "preset", "concepts", *shares, "NMI", "ARI", *people)
-    lines += table(head, (_crispness(measured, data, each) for data in _data(measured) for each in ("best", "paper")))
+    head = ("data", "preset", "seeds", "concepts", *shares, "NMI", "ARI", *people)
+    lines += table(
+        head, (_crispness(measured, data, each) for data in _data(measured) for each in ("best", EARLIER, "paper"))
+    )
     lines += ["", "Names of the concepts, first seed:", ""]
     for data in _data(measured):
-        for row in rows(measured, data, "best")[:1]:
-            lines.append(f"- **{data}**: {'; '.join(name or '(none)' for name in row.get('names', []))}")
+        named = [row for each in ("best", EARLIER) for row in rows(measured, data, each) if row.get("names")]
+        for row in named[:1]:
+            lines.append(f"- **{data}**: {'; '.join(name or '(none)' for name in row['names'])}")
     return "\n".join(lines)
 
 
@@ -210,6 +214,7 @@ def _crispness(measured: Measured, data: str, method: str) -> Sequence[str] | No
     return (
         data,
         method,
+        str(len(chosen)),
         ", ".join(map(str, numbers)),
         _mean(chosen, "best_share_of_popular", 2),
         _mean(chosen, "best_share", 2),
