@@ -38,7 +38,7 @@ def _put(file: Path, text: str) -> None:
 def results(measured: Measured) -> str:
     lines = ["## Best, paper, EASE and MultVAE", "", _origin(measured), ""]
     lines += table(
-        ("data", "method", *METRICS, "NDCG less EASE's (95 %)", "numbers per item", "MB", "s"),
+        ("data", "method", *METRICS, "NDCG less EASE's (95 %)", "numbers per item", "MB", "s", "on"),
         (_accuracy(measured, data, each) for data in _data(measured) for each in ("best", "paper", "EASE", "MultVAE")),
     )
     lines += ["", _splits(measured), "", *_subsamples(measured), ""]
@@ -122,6 +122,7 @@ def _accuracy(measured: Measured, data: str, method: str) -> Sequence[str] | Non
         f"{np.mean([row['parameters'] for row in chosen]) / items:,.0f}",
         f"{np.mean([row['bytes'] for row in chosen]) / 2**20:,.1f}",
         f"{np.mean([row['seconds'] for row in chosen]):,.0f}",
+        "GPU" if chosen[0]["about"]["machine"]["gpu"] else "CPU",
     )
 
 
