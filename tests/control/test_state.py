@@ -52,7 +52,7 @@ def test_a_component_turned_by_an_angle_fades_the_linear_part_by_its_cosine(fitt
     moved = start.after([Move(concept=2, dimension=3, by=0.3)], bounded=False).state
     cosine = float(start.components[2].double() @ moved.components[2].double())
     assert 0.5 < cosine < 0.99
-    linear = np.exp((cosine - 1) / model.settings.temperature) * model.neighbours.scores(history)[0].double()
+    linear = np.exp(2 * (cosine - 1) / model.settings.temperature) * model.neighbours.scores(history)[0].double()
     expected = (moved.log_p.double() + linear).log_softmax(dim=0)
     torch.testing.assert_close(moved.scores.double(), expected, rtol=0, atol=1e-4)
 

@@ -11,7 +11,7 @@ Z_k = w_k sum_i c_ik exp(z_k · h_i / tau). The weight w_k follows from the hist
 The linear part of a score (`macrid.models.neighbours`) knows the history only, so it would hold a moved list back. It
 fades with the overlap of the concepts' weights, which add up to 1 here, and with the component moved furthest:
 
-    l' = l · (sum_k min(w_k, w'_k))² · min_k exp((cos(z_k, z'_k) − 1) / tau)
+    l' = l · (sum_k min(w_k, w'_k) · min_k exp((cos(z_k, z'_k) − 1) / tau))²
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def faded(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], temperatu
     (z, log_w), (moved_z, moved_log_w) = before, after
     overlap = torch.minimum(log_w.softmax(dim=-1), moved_log_w.softmax(dim=-1)).sum(dim=-1)
     cosine = torch.nn.functional.cosine_similarity(z, moved_z, dim=-1).amin(dim=-1)
-    return overlap.clamp(max=1).square() * torch.exp((cosine.clamp(max=1) - 1) / temperature)
+    return (overlap.clamp(max=1) * torch.exp((cosine.clamp(max=1) - 1) / temperature)).square()
 
 
 def weight_change(log_sums: Tensor, concept: int, share: float) -> Tensor:
