@@ -187,6 +187,10 @@ def run(job: Job) -> dict[str, Any]:
     if isinstance(model, macrid.MacridVAE):
         is_whole = job.method in METHODS and not job.data.endswith(TENTH_OF)
         row |= _of_concepts(model, split) | (_of_people(model, split) if is_whole else {})
+    if job.split is not None:
+        row.pop("labels", None)  # agreement over seeds is of the published split
+    elif job.method in LEVERS:
+        row.pop("per_user")  # levers are compared by their means
     return row | {"about": circumstances()}
 
 
@@ -296,7 +300,7 @@ def work(todo: Any, file: Path, lock: Any, until: float) -> None:
         except Exception:  # empty, in the words of several queues
             return
         try:
-            line = json.dumps(run(job), ensure_ascii=False)
+            line = json.dumps(run(job), ensure_ascii=False, separators=(",", ":"))
         except Exception:
             print(job, traceback.format_exc(limit=-3), file=sys.stderr, flush=True)
             continue

@@ -60,7 +60,7 @@ def results(measured: Measured) -> str:
 def concepts(measured: Measured) -> str:
     lines = ["## Concepts on real data", "", _origin(measured), ""]
     lines += [
-        f'Neighbours play no part in training, so "{EARLIER}" has the same concepts, with more seeds.'
+        f'Neighbours play no part in training, so "{EARLIER}" tells about concepts as well, with more seeds.'
         " *Best share*: how much an item belongs to its likeliest concept, the median of the 100 most popular items and"
         " the mean over items and over choices. *Hard / soft*: NDCG@100 if items count in their likeliest concept only."
         " *ARI*: agreement of the concepts of two trainings, the mean over pairs of seeds. *Name fit*: popular items"
