@@ -42,6 +42,8 @@ def measured(name: str, device: str) -> dict[str, Any]:
     runs, models = {}, {}
     for preset in PRESETS:
         models[preset], runs[preset] = trained(split, preset, device)
+    for preset, seconds in epochs_in_turn(split, device).items():
+        runs[preset]["per_epoch"] = seconds
     return {
         "data": name, "items": len(split.items), "training": runs,
         "recommending": recommending(models["best"], split), "control": control(models["best"], split),
@@ -55,11 +57,22 @@ def trained(split: Split, preset: str, device: str) -> tuple[macrid.MacridVAE, d
     model.fit(split.train, validation=split.validation, device=device)
     synchronise(torch.device(device))
     seconds = time.perf_counter() - begin
-    of_epochs = sum(epoch.seconds for epoch in model.log)
+    epochs = [epoch.seconds for epoch in model.log]
     return model, {
-        "seconds": seconds, "epochs": len(model.log), "per_epoch": of_epochs / len(model.log),
-        "before_and_after": seconds - of_epochs, "concepts": model.network.concepts,
+        "seconds": seconds, "epochs": len(model.log),
+        "before_and_after": seconds - sum(epochs), "concepts": model.network.concepts,
     }  # fmt: skip
+
+
+def epochs_in_turn(split: Split, device: str, rounds: int = 5) -> dict[str, float]:
+    """Median seconds of an epoch, with its validation, of short trainings of the presets in turn."""
+    found: dict[str, list[float]] = {preset: [] for preset in PRESETS}
+    for _ in range(rounds):
+        for preset, seconds in found.items():
+            model = macrid.MacridVAE(preset=preset)
+            model.fit(split.train, validation=split.validation, device=device, epochs=3)
+            seconds += [epoch.seconds for epoch in model.log[1:]]
+    return {preset: float(np.median(seconds)) for preset, seconds in found.items()}
 
 
 def recommending(model: macrid.MacridVAE, split: Split, rounds: int = 15) -> dict[str, Any]:

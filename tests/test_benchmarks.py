@@ -227,7 +227,7 @@ def test_what_extensions_cost_is_told_with_ratios(shop_split, monkeypatch):
     monkeypatch.setattr("macrid.models.neighbours.CANDIDATES", 8)
     small = partial(macrid.MacridVAE, concepts=3, dim=4)
     fit = macrid.MacridVAE.fit
-    monkeypatch.setattr(macrid.MacridVAE, "fit", lambda self, *data, **more: fit(self, *data, **more, epochs=1))
+    monkeypatch.setattr(macrid.MacridVAE, "fit", lambda self, *data, **more: fit(self, *data, **{**more, "epochs": 2}))
     monkeypatch.setattr(extensions.macrid, "MacridVAE", small)
     row = extensions.measured("shop", "cpu")
     assert set(row["control"]) <= {"with", "without"}
