@@ -6,7 +6,7 @@
     MACRID_DATA=… python benchmarks/quality.py --subsamples           # only a tenth of the users of each data set
     python benchmarks/quality.py --tables                             # tables of what was measured, in docs/
 
-Every training is one line of benchmarks/results/quality.jsonl. All choices are made on validation users; test users are
+Every training is one line of benchmarks/results/quality.jsonl. It makes its choices on validation users; test users are
 scored once. All seeds count, and results that are worse than hoped for stay in the tables.
 """
 
