@@ -49,6 +49,7 @@ from macrid.recipe import PRESETS
 from macrid.report.controllability import measure as measure_control
 from macrid.report.effects import cards_of_share, measure_effects
 from macrid.report.knobs import Knob, knobs_of
+from macrid.settings import TrainingSettings
 
 RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
 METRICS = ("ndcg@100", "recall@20", "recall@50")
@@ -60,8 +61,9 @@ TENTH_OF = " (10 % of users)"  # after the name of a data set
 LAMBDAS = (20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0, 800.0, 1000.0)
 POPULAR = 100  # items
 STRONGEST = 10  # knobs
-PAPER = {name: value for name, value in PRESETS["paper"].items() if name not in ("balance", "average")}
-AS_IN_PAPER = {"balance": 0.0, "average": 1.0}
+OF_TRAINING = TrainingSettings.model_fields
+PAPER = {name: value for name, value in PRESETS["paper"].items() if name not in OF_TRAINING}
+AS_IN_PAPER = {name: value for name, value in PRESETS["paper"].items() if name in OF_TRAINING}
 OFF = {"whole_history": "off", "concept_shares": "off", "neighbours": 0, "assignment_temperature": None}
 METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "best": ({}, {}),
@@ -86,6 +88,7 @@ LEVERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "best with beta 1": ({"beta": 1.0}, {}),
     "best with dropout 0.5": ({"dropout": 0.5}, {}),
     "best with balance 0": ({}, {"balance": 0.0}),
+    "best, learning rate 0.003, patience 15": ({}, {"learning_rate": 3e-3, "patience": 15}),
     "best with 7 concepts": ({"concepts": 7}, {}),
     "best with 16 concepts": ({"concepts": 16}, {}),
 }

@@ -7,7 +7,7 @@ import pytest
 from macrid.errors import MacridError, SettingsError
 from macrid.models.macridvae import MacridVAE
 from macrid.models.reference import EASE
-from macrid.recipe import PRESETS, Recipe, preset_of
+from macrid.recipe import PLAIN_TRAINING, PRESETS, Recipe, preset_of
 
 
 def test_a_config_reads_back_as_written_with_its_notes(tmp_path):
@@ -28,7 +28,7 @@ def test_a_model_with_a_preset_has_its_settings_and_trains_as_it_says():
     model = MacridVAE(preset="paper", beta=7.0)
     chosen = {name: value for name, value in PRESETS["paper"].items() if name in type(model.settings).model_fields}
     assert chosen | {"beta": 7.0} == {name: getattr(model.settings, name) for name in chosen}
-    assert model.training_defaults == {"balance": 0.0, "average": 1.0}
+    assert model.training_defaults == {**PLAIN_TRAINING, "average": 1.0}
     assert MacridVAE().training_defaults != model.training_defaults
 
 

@@ -16,9 +16,10 @@ from macrid.models.neighbours import (
     exact_weights,
     local_weights,
     suitable_regularisation,
+    without_weak,
 )
 from tests.models.test_reference import some_data, steck
-from tests.truth import DEVICE
+from tests.truth import DEVICE, runs_kernels
 
 PLACE = torch.device(DEVICE)
 
@@ -75,7 +76,7 @@ def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, size):
     monkeypatch.setitem(neighbours.BLOCK, "cpu", size)
     monkeypatch.setattr(neighbours, "GATHERED", size)
     x = some_data(2, 90, 25)
-    part = Neighbours.fit(sp.csr_array(x.astype(np.float32)), 6, PLACE, 15.0)
+    part = Neighbours._from_columns(*exact_weights(sp.csr_array(x.astype(np.float32)), 6, PLACE, 15.0))
     kept, expected = strongest_of_columns(steck(x, 15.0), 6), np.zeros((25, 25))
     for item in range(25):
         others = np.flatnonzero(kept[:, item])
@@ -123,7 +124,8 @@ def test_catalogues_too_large_for_all_pairs_get_local_weights(monkeypatch, items
     monkeypatch.setattr(neighbours, "memory_left", lambda device: bytes_left)
     monkeypatch.setattr(neighbours, "CANDIDATES", 8)
     x = sp.csr_array(some_data(6, 60, 30).astype(np.float32))
-    expected = Neighbours._from_columns(*getattr(neighbours, name)(x, 3, PLACE, 10.0))
+    sources, weights = getattr(neighbours, name)(x, 3, PLACE, 10.0)
+    expected = Neighbours._from_columns(sources, without_weak(weights))
     np.testing.assert_array_equal(dense(Neighbours.fit(x, 3, PLACE, 10.0)), dense(expected))
 
 
@@ -134,6 +136,33 @@ def test_scores_equal_the_dense_product(seed, users, items, density):
     x = (np.random.default_rng(seed).random((users, items)) < density).astype(np.float32)
     for scores in (part.scores, part._scores):
         np.testing.assert_allclose(scores(sp.csr_array(x)).cpu().numpy(), x @ dense(part), atol=1e-5)
+
+
+@runs_kernels
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), users=st.integers(0, 9), density=st.sampled_from([0.0, 0.1, 0.9]))
+def test_scores_of_the_kernel_equal_the_dense_product(seed, users, density):
+    from macrid.ops import rows_triton
+
+    part = Neighbours.fit(sp.csr_array(some_data(0, 300, 200).astype(np.float32)), 180, PLACE)
+    assert part._lengths.max() > rows_triton.BLOCK  # some rows take several rounds
+    x = (np.random.default_rng(seed).random((users, 200)) < density).astype(np.float32)
+    np.testing.assert_allclose(part._scores_of_kernels(sp.csr_array(x)).cpu().numpy(), x @ dense(part), atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 6])
+def test_scores_do_not_depend_on_the_number_of_threads(monkeypatch, fitted, threads):
+    monkeypatch.setattr(neighbours, "USERS", 3)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    histories = sp.csr_array(some_data(10, 20, 30).astype(np.float32))
+    part = Neighbours.from_state(fitted.state())
+    np.testing.assert_allclose(part.scores(histories).numpy(), histories @ dense(part), atol=1e-5)
+
+
+def test_weights_below_half_the_mean_are_dropped():
+    weights = torch.tensor([[4.0, -3.0, 0.9], [0.0, -1.6, 0.5]])  # 2 on average, without the 0
+    assert without_weak(weights).tolist() == [[4, -3, 0], [0, pytest.approx(-1.6), 0]]
+    assert without_weak(torch.zeros(2, 2)).tolist() == [[0, 0], [0, 0]]
 
 
 def test_scores_do_not_depend_on_how_many_are_added_up_at_once(monkeypatch, fitted):

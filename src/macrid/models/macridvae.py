@@ -44,7 +44,8 @@ SAMPLE = 1000  # users whose histories a model keeps after training
 MANY = 20  # concepts that "merge" starts with: the most the paper tries
 STRONGEST = 2.0  # power of a share
 NEIGHBOURS = "neighbours."  # before the names of their tensors
-NOISE = 0.3  # length of the random part of an item vector at the start: more makes concepts depend on the seed
+LENGTH = 2.0  # of prototypes at the start, which then turn half as fast: concepts depend less on the seed
+NOISE = 0.2  # length of the random part of an item vector at the start: more makes concepts depend on the seed
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ class MacridVAE(NeuralRecommender):
     """
 
     settings_class: ClassVar[Any] = MacridVAESettings
-    training_defaults: dict[str, Any] = {"balance": 0.3}  # noqa: RUF012, changed by presets
+    training_defaults: dict[str, Any] = {"balance": 0.3, "learning_rate": 4e-3, "patience": 10}  # noqa: RUF012, changed by presets
     settings: MacridVAESettings
     network: MacridNetwork
     labelled: dict[str, list[Id]] | None = None
@@ -314,7 +315,7 @@ class MacridVAE(NeuralRecommender):
             items, prototypes = svd_start(matrix, n.concepts, dim, seed, device)
             contexts = items
         with torch.no_grad():
-            n.prototypes.copy_(prototypes)
+            n.prototypes.copy_(LENGTH * prototypes if n.cosine else prototypes)
             n.item_vectors.mul_(NOISE).add_(items)
             if self.settings.start != "svd":
                 n.context_vectors.add_(contexts)

@@ -1,8 +1,9 @@
 """Neighbours: the sparse linear part of a score.
 
 A history x adds x B to the scores of all items. Column i of EASE's B is a ridge regression of item i on all others;
-here it keeps the few items with the strongest weights, and is a regression on these alone. Where a matrix of all pairs
-of items is too large, they are chosen by a regression on the items that predict item i best one by one.
+here it keeps the few items with the strongest weights and is a regression on these alone, of which weak weights are
+dropped. Where a matrix of all pairs of items is too large, neighbours are chosen by a regression on the items that
+predict item i best one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch import Tensor
 from macrid.errors import DataError
 from macrid.models.devices import memory_left
 from macrid.models.reference import ease_weights, gram
-from macrid.ops.topk import BLOCK
+from macrid.ops import kernels
+from macrid.ops.topk import BLOCK, pairs
 
 EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
 REGULARISATION = 20.0  # times the root of the mean popularity
@@ -29,7 +31,8 @@ REFIT = 0.5  # share of it where regressions have few predictors
 CANDIDATES = 256  # predictors in each local regression
 GATHERED = 1 << 23  # counts of pairs of predictors at once
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
-USERS = 32  # scored at once by each thread on a CPU: more do not fit in cache
+USERS = 64  # scored at once by each thread on a CPU: more do not fit in cache
+WEAK = 0.5  # of the mean weight; weaker ones cost time and hardly change a score
 ENTRIES = 1 << 25  # weights added up at once on a GPU
 WEIGHTS = (2.0, 4.0, 8.0, 16.0, 32.0)  # of the linear part, to choose from
 USUAL = 8.0
@@ -61,7 +64,7 @@ class Neighbours:
         regularisation = suitable_regularisation(matrix) if regularisation is None else regularisation
         solve = exact_weights if is_exact(matrix.shape[1], device) else local_weights
         sources, weights = solve(matrix, count, device, regularisation)
-        return cls._from_columns(sources, weights)
+        return cls._from_columns(sources, without_weak(weights))
 
     @classmethod
     def _from_columns(cls, sources: Tensor, weights: Tensor) -> Self:
@@ -124,7 +127,9 @@ class Neighbours:
         """x B, 0 for an empty history: (users, width)."""
         if histories.shape[1] != self.items:
             raise DataError(f"the histories have {histories.shape[1]:,} items, the neighbours {self.items:,}")
-        return self._scores_on_cpu(histories) if self.device.type == "cpu" else self._scores(histories)
+        if self.device.type == "cpu":
+            return self._scores_on_cpu(histories)
+        return self._scores_of_kernels(histories) if kernels.serve(self.weights) else self._scores(histories)
 
     @cached_property
     def _matrix(self) -> sp.csr_array:
@@ -143,11 +148,21 @@ class Neighbours:
             merged = (rows.data, rows.indices, rows.indptr[bounds - bounds[0]])
             sp.csr_array(merged, shape=tuple(blocks[number].shape)).toarray(out=blocks[number].numpy())
 
-        if len(scores) <= USERS:
-            fill(0)
+        threads = min(len(blocks), torch.get_num_threads() // 2)  # torch's own still spin
+        if threads <= 1:
+            for number in range(len(blocks)):
+                fill(number)
         else:
-            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(fill, range(len(blocks))))
+        return scores
+
+    def _scores_of_kernels(self, histories: sp.csr_array) -> Tensor:
+        from macrid.ops.rows_triton import add_rows
+
+        users, items = pairs(histories, self.device)
+        scores = self.weights.new_zeros(histories.shape[0], self.width)
+        add_rows(items, users, self.offsets, self.targets, self.weights, scores)
         return scores
 
     def _scores(self, histories: sp.csr_array) -> Tensor:
@@ -243,6 +258,13 @@ def exact_weights(
     counts, items = gram(matrix, device), torch.arange(len(sources), device=device)[:, None]
     groups = torch.cat([items, sources], dim=1).split(max(1, GATHERED // sources.shape[1] ** 2))
     return sources, torch.cat([_ridge(counts, places, REFIT * regularisation) for places in groups]).float()
+
+
+def without_weak(weights: Tensor) -> Tensor:
+    """With 0 where a weight is below WEAK times the mean of those that are not 0, by absolute value."""
+    sizes = weights.abs()
+    mean = sizes.sum(dtype=torch.float64) / sizes.count_nonzero().clamp(min=1)
+    return weights.masked_fill(sizes < WEAK * mean, 0)
 
 
 def strongest(weights: Tensor, count: int) -> Tensor:

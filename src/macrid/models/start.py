@@ -10,8 +10,7 @@ seed of the training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,7 +26,7 @@ POWER_ITERATIONS = 6
 EASE_REGULARISATION = 5.0  # times the mean popularity: a third to twice EASE's best on four data sets
 KMEANS_STARTS = 20
 KMEANS_ROUNDS = 50
-KMEANS_NUMBERS = 1 << 26  # runs × items × clusters at once
+KMEANS_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}  # runs × items × clusters at once: what fits in cache, or memory
 KMEANS_SAMPLE = 1 << 16  # random items of larger catalogues
 CONSENSUS_RANK = 20
 CONSENSUS_POPULARITY = 0.25  # columns are divided by this power of their sum
@@ -49,13 +48,13 @@ def svd_start(
 ) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length, on the CPU.
 
-    concepts: auto takes `number_of_concepts`. device: for k-means, which is most of the work.
+    concepts: auto takes `number_of_concepts`. device: for SVDs and k-means, which are most of the work.
     """
     generator = torch.Generator().manual_seed(seed)
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
-        vectors[:, :rank] += item_factors(matrix, rank, torch.Generator().manual_seed(0))
+        vectors[:, :rank] += item_factors(matrix, rank, torch.Generator().manual_seed(0), device=device)
     vectors = F.normalize(vectors, dim=1)
     return vectors, _prototypes(matrix, vectors, concepts, generator, device)
 
@@ -91,10 +90,10 @@ def consensus(matrix: sp.csr_array, concepts: int, device: torch.device | str = 
     matrix = _sorted_users(matrix)
     weights = _popularity(matrix).sqrt()
     generators = [torch.Generator().manual_seed(seed) for seed in range(CONSENSUS_SEEDS)]
-    partitions = [
-        _partition(_concept_space(matrix, generator), concepts, weights, generator, CONSENSUS_STARTS, device)
-        for generator in generators
-    ]
+    partitions = []
+    for generator in generators:
+        space = _concept_space(matrix, generator, device)
+        partitions += _partitions(space, (concepts,), weights, generator, CONSENSUS_STARTS, device)
     best = max(partitions, key=lambda one: sum(agreement(one, other, weights) for other in partitions))
     mass = torch.bincount(best, weights.square(), minlength=concepts)
     return mass.argsort(descending=True, stable=True).argsort()[best]
@@ -111,26 +110,23 @@ def number_of_concepts(matrix: sp.csr_array, device: torch.device | str = "cpu")
     popularity, popular = _popularity(matrix).sort(descending=True, stable=True)
     weights, popular = popularity[:HALVING_ITEMS], popular[:HALVING_ITEMS]
     sides = [side for half in _halves(matrix, HALVINGS) for side in (half, ~half)]
-
-    @cache
-    def space(side: int) -> Tensor:
-        return _concept_space(matrix[sides[side]], torch.Generator().manual_seed(side))[popular]
-
-    def is_plain(number: int) -> bool:
-        labels: list[Tensor] = []
-        lacking = len(sides) * (len(sides) - 1) / 2 * (1 - PLAIN)  # how far all pairs together may be from 1
-        for side in range(len(sides)):
-            generator = torch.Generator().manual_seed(side)
-            found = _partition(space(side), number, weights.sqrt(), generator, HALVING_STARTS, device)
-            lacking -= sum(1 - agreement(found, other, weights) for other in labels)
-            if lacking < 0:
-                return False
-            labels.append(found)
-        return True
-
     numbers = [number for number in CANDIDATES if number * FEWEST_PER_CONCEPT <= len(popular)]
+    found: dict[int, list[Tensor]] = {number: [] for number in numbers}
+    pairs = len(sides) * (len(sides) - 1) / 2
+    lacking = dict.fromkeys(numbers, pairs * (1 - PLAIN))  # how far all pairs together may be from 1
+    for seed, side in enumerate(sides):
+        numbers = [number for number in numbers if lacking[number] >= 0]
+        if not numbers:
+            break
+        generator = torch.Generator().manual_seed(seed)
+        space = _concept_space(matrix[side], generator, device)[popular]
+        for number, labels in zip(
+            numbers, _partitions(space, numbers, weights.sqrt(), generator, HALVING_STARTS, device), strict=True
+        ):
+            lacking[number] -= sum(1 - agreement(labels, other, weights) for other in found[number])
+            found[number].append(labels)
     usual = max(2, min(USUAL, len(popular) // FEWEST_PER_CONCEPT))
-    return next((number for number in sorted(numbers, reverse=True) if is_plain(number)), usual)
+    return max((number for number in numbers if lacking[number] >= 0), default=usual)
 
 
 def agreement(first: Tensor, second: Tensor, weights: Tensor) -> float:
@@ -189,7 +185,7 @@ def _popularity(matrix: sp.csr_array) -> Tensor:
     return torch.from_numpy(np.bincount(matrix.indices, minlength=matrix.shape[1])).float().clamp(min=1e-3)
 
 
-def _concept_space(matrix: sp.csr_array, generator: Generator) -> Tensor:
+def _concept_space(matrix: sp.csr_array, generator: Generator, device: torch.device | str) -> Tensor:
     """Unit item vectors (items, rank) of a truncated SVD, in which popular items do not set the directions alone."""
     rank = min(CONSENSUS_RANK, *(side - 1 for side in matrix.shape))
     if rank < 1:
@@ -197,32 +193,46 @@ def _concept_space(matrix: sp.csr_array, generator: Generator) -> Tensor:
     sizes = np.diff(matrix.indptr)
     columns = _popularity(matrix).numpy()[matrix.indices] ** -CONSENSUS_POPULARITY
     values = columns * np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes)
-    return F.normalize(item_factors(matrix, rank, generator, values), dim=1)
+    return F.normalize(item_factors(matrix, rank, generator, values, device), dim=1)
 
 
-def _partition(
-    vectors: Tensor, clusters: int, weights: Tensor, generator: Generator, starts: int, device: torch.device | str
-) -> Tensor:
-    """Labels (items,) of the best of many k-means runs."""
+def _partitions(
+    vectors: Tensor,
+    sizes: Sequence[int],
+    weights: Tensor,
+    generator: Generator,
+    starts: int,
+    device: torch.device | str,
+) -> list[Tensor]:
+    """Labels (items,) of the best of many k-means runs, for each number of clusters."""
     sample = torch.randperm(len(vectors), generator=generator)[:CONSENSUS_ITEMS]
-    centres = spherical_kmeans(vectors[sample], clusters, generator, device, weights[sample], starts)
-    return (vectors @ centres.t()).argmax(dim=1)
+    found = kmeans_of_sizes(vectors[sample], sizes, generator, device, weights[sample], starts)
+    return [(vectors @ centres.t()).max(dim=1).indices for centres in found]
 
 
-def item_factors(matrix: sp.csr_array, rank: int, generator: Generator, values: np.ndarray | None = None) -> Tensor:
+def item_factors(
+    matrix: sp.csr_array,
+    rank: int,
+    generator: Generator,
+    values: np.ndarray | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
     """V · S of the truncated SVD of the matrix with these values, or with rows of unit length: (items, rank)."""
     sizes = np.diff(matrix.indptr)
     values = np.repeat(np.maximum(sizes, 1).astype(np.float32) ** -0.5, sizes) if values is None else values
     rows = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
-    columns = rows.T.tocsr()
-    _, scale, right = truncated_svd(
-        lambda x: torch.from_numpy(rows @ x.numpy()),
-        lambda x: torch.from_numpy(columns @ x.numpy()),
-        matrix.shape,
-        rank,
-        generator,
-    )
-    return right * scale
+    times, transposed_times = _product(rows, device), _product(rows.T.tocsr(), device)
+    _, scale, right = truncated_svd(times, transposed_times, matrix.shape, rank, generator, device)
+    return (right * scale).cpu()
+
+
+def _product(matrix: sp.csr_array, device: torch.device | str) -> Callable[[Tensor], Tensor]:
+    """The product with a dense matrix on this device."""
+    if torch.device(device).type == "cpu":
+        return lambda x: torch.from_numpy(matrix @ x.numpy())
+    parts = [torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    tensor: Tensor = torch.sparse_csr_tensor(*parts, matrix.shape)  # type: ignore[call-arg, arg-type]
+    return tensor.matmul
 
 
 def truncated_svd(
@@ -238,8 +248,9 @@ def truncated_svd(
     basis = torch.linalg.qr(basis).Q
     for _ in range(POWER_ITERATIONS):
         basis = torch.linalg.qr(transposed_times(times(basis))).Q
-    left, scale, inner = torch.linalg.svd(times(basis), full_matrices=False)
-    return left[:, :rank], scale[:rank], (basis @ inner.t())[:, :rank]
+    left, triangle = torch.linalg.qr(times(basis))
+    turn, scale, inner = (part.to(device) for part in torch.linalg.svd(triangle.cpu()))
+    return left @ turn[:, :rank], scale[:rank], basis @ inner.t()[:, :rank]
 
 
 def spherical_kmeans(
@@ -252,47 +263,79 @@ def spherical_kmeans(
 ) -> Tensor:
     """Unit centres (clusters, dim) of the best of several k-means runs by cosine, each from a k-means++ start.
 
-    All runs share two matrix products per round. weights: how much each vector counts, (items,); equal by default.
+    weights: how much each vector counts, (items,); equal by default.
     """
     weights = torch.ones(len(vectors), dtype=vectors.dtype) if weights is None else weights
     if len(vectors) > KMEANS_SAMPLE:
         sample = torch.randint(len(vectors), (KMEANS_SAMPLE,), generator=generator)
         vectors, weights = vectors[sample], weights[sample]
-    at_once = max(1, KMEANS_NUMBERS // (len(vectors) * clusters))
-    centres = _spread(vectors, clusters, generator, weights, starts).to(device)
+    return kmeans_of_sizes(vectors, (clusters,), generator, device, weights, starts)[0]
+
+
+def kmeans_of_sizes(
+    vectors: Tensor,
+    sizes: Sequence[int],
+    generator: Generator,
+    device: torch.device | str,
+    weights: Tensor,
+    starts: int,
+) -> list[Tensor]:
+    """As `spherical_kmeans`, for several numbers of clusters, whose runs share matrix products."""
     vectors, weights = vectors.to(device), weights.to(device)
-    runs = [_kmeans(vectors, group, generator, weights) for group in centres.split(at_once)]
-    best = [centres for group in runs for centres in group]
-    return max(best, key=lambda centres: float((vectors @ centres.t()).amax(dim=1) @ weights)).cpu()
+    spread = _spread(vectors, max(sizes), generator, weights, starts)
+    runs = [(size, start) for size in sorted(sizes) for start in range(starts)]
+    at_once = KMEANS_NUMBERS[vectors.device.type] // len(vectors)  # runs × clusters
+    found: dict[int, list[tuple[float, Tensor]]] = {size: [] for size in sizes}
+    while runs:
+        count = max(1, sum(size * place <= at_once for place, (size, _) in enumerate(runs, start=1)))
+        (group, from_starts), runs = zip(*runs[:count], strict=True), runs[count:]
+        centres = spread[list(from_starts), : group[-1]]
+        centres, fits = _kmeans(vectors, centres, torch.tensor(group, device=vectors.device), generator, weights)
+        for size, fit, run in zip(group, fits.tolist(), centres, strict=True):
+            found[size].append((fit, run[:size]))
+    return [max(found[size], key=lambda run: run[0])[1].cpu() for size in sizes]
 
 
-def _kmeans(vectors: Tensor, centres: Tensor, generator: Generator, weights: Tensor) -> Tensor:
-    """Several runs at once, from centres (runs, clusters, dim), until none changes."""
+def _kmeans(
+    vectors: Tensor, centres: Tensor, sizes: Tensor, generator: Generator, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Several runs at once, from centres (runs, clusters, dim), of which run r has the first sizes[r].
+
+    Returns their centres, and the sums of the cosines of all vectors with the nearest (runs,).
+    """
     count, clusters, _ = centres.shape
+    unused = torch.arange(clusters, device=vectors.device) >= sizes[:, None]  # (runs, clusters)
     label = torch.full((count, len(vectors)), -1, device=vectors.device)
     running = torch.arange(count, device=vectors.device)
+    fits = vectors.new_zeros(count)
     for _ in range(KMEANS_ROUNDS):
-        new = (centres[running] @ vectors.t()).argmax(dim=1)  # (runs, items)
+        cosines = (centres[running] @ vectors.t()).masked_fill_(unused[running, :, None], -2)  # (runs, clusters, items)
+        nearest, new = cosines.max(dim=1)  # argmax alone is many times slower
+        fits[running] = nearest @ weights
         moved = (new != label[running]).any(dim=1)
         label[running], running = new, running[moved]
         if not len(running):
             break
         members = vectors.new_zeros(len(running), clusters, len(vectors))
         sums = members.scatter_(1, label[running, None], weights.expand(len(running), 1, -1)) @ vectors
-        empty = sums.norm(dim=2) == 0
+        empty = (sums.norm(dim=2) == 0) & ~unused[running]
         others = torch.randint(len(vectors), (int(empty.sum()),), generator=generator)
         sums[empty] = vectors[others.to(vectors.device)]
         centres[running] = F.normalize(sums, dim=2)
-    return centres
+    return centres, fits
 
 
 def _spread(vectors: Tensor, clusters: int, generator: Generator, weights: Tensor, starts: int) -> Tensor:
-    """k-means++ (starts, clusters, dim): each centre is drawn by weight and squared distance (2 − 2 · cosine)."""
-    chosen = torch.multinomial(weights, starts, replacement=True, generator=generator)[:, None]
-    far = torch.full((starts, len(vectors)), torch.inf, dtype=vectors.dtype)
-    for _ in range(clusters - 1):
-        far = torch.minimum(far, (1 - vectors[chosen[:, -1]] @ vectors.t()).clamp(min=0))
+    """k-means++ (starts, clusters, dim): each centre is drawn by weight and squared distance (2 − 2 · cosine).
+
+    The first of several exponential clocks to ring is a draw by their rates, the same on all devices.
+    """
+    odds, chosen = weights.expand(starts, -1), []
+    far = torch.full((starts, len(vectors)), torch.inf, dtype=vectors.dtype, device=vectors.device)
+    for _ in range(clusters):
+        clocks = torch.empty(starts, len(vectors)).exponential_(generator=generator)
+        chosen.append((odds / clocks.to(vectors.device)).max(dim=1).indices)
+        far = torch.minimum(far, (1 - vectors[chosen[-1]] @ vectors.t()).clamp(min=0))
         odds = far * weights
         odds[odds.sum(dim=1) == 0] = weights
-        chosen = torch.cat([chosen, torch.multinomial(odds, 1, generator=generator)], dim=1)
-    return vectors[chosen]
+    return vectors[torch.stack(chosen, dim=1)]

@@ -12,7 +12,7 @@ import numpy as np
 from macrid.evaluation.agreement import ari, effective_concepts, matched_accuracy, nmi, purity
 from macrid.evaluation.ranking import evaluate
 from macrid.models.macridvae import MacridVAE
-from macrid.recipe import ALGORITHM_1, Recipe
+from macrid.recipe import ALGORITHM_1, PLAIN_TRAINING, Recipe
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
@@ -25,7 +25,7 @@ SHOWN_COMPONENTS = 2  # of every user, the most confident ones
 def config(similarity: str) -> Recipe:
     """Algorithm 1 with soft assignment, started from an SVD; one concept per category."""
     settings = {**ALGORITHM_1, "concepts": CONCEPTS, "similarity": similarity, "start": "svd"}
-    return Recipe("macridvae", settings, {"balance": 0.0})
+    return Recipe("macridvae", settings, PLAIN_TRAINING)
 
 
 def compute(split: Split, similarity: str, seed: int, points: int | None = 0, **training: Any) -> dict[str, Any]:

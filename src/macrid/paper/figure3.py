@@ -20,12 +20,12 @@ from macrid.control.traverse import Traversal, traverse
 from macrid.data.attributes import POPULARITY, Column, columns_of
 from macrid.evaluation.agreement import spearman
 from macrid.models.macridvae import MacridVAE
-from macrid.recipe import ALGORITHM_1, Recipe
+from macrid.recipe import ALGORITHM_1, PLAIN_TRAINING, Recipe
 
 if TYPE_CHECKING:
     from macrid.data.split import Split
 
-CONFIG = Recipe("macridvae", {**ALGORITHM_1, "start": "svd"}, {"balance": 0.0})
+CONFIG = Recipe("macridvae", {**ALGORITHM_1, "start": "svd"}, PLAIN_TRAINING)
 DATA = ("shop", "ml-1m")
 STRIPS = 4
 STEPS = 8

@@ -254,7 +254,7 @@ class Reproduction:
 
 
 def has_seeds(method: str) -> bool:
-    return model_class(method.split("-")[0]).has_epochs
+    return table1.has_epochs(method.split("-")[0])
 
 
 def _whole(config: Recipe, training: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from macrid.evaluation.ranking import PAPER_METRICS, evaluate
 from macrid.models import model_class
-from macrid.recipe import Recipe
+from macrid.recipe import PLAIN_TRAINING, Recipe
 from macrid.settings import ADDED
 from macrid.tuning.space import config_of
 
@@ -35,6 +35,7 @@ FIXED = {"macridvae": {**ADDED, "temperature": 0.1, "start": "svd-encoder"}}
 STARTS = ("svd-encoder", "ease")
 """After tuning, the one that does better on validation users is used."""
 START_SEEDS = 3
+PATIENCE = {"patience": PLAIN_TRAINING["patience"]}  # of every network
 TRAINING: tuple[dict[str, Any], ...] = ({"balance": 0.0}, {"balance": 0.3})
 """Every network is tuned with each of these; the one that does better on validation users is used."""
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -74,8 +75,13 @@ def tuned(data: str, model: str) -> Recipe:
         file = folder / f"{name}.{model}.json"
         if file.is_file():
             with as_file(file) as path:
-                return Recipe.read(path)
+                recipe = Recipe.read(path)
+                return replace(recipe, training={**PATIENCE, **recipe.training}) if has_epochs(model) else recipe
     return Recipe(model)
+
+
+def has_epochs(model: str) -> bool:
+    return model_class(model).has_epochs
 
 
 def fitted(config: Recipe, items: int) -> Recipe:
