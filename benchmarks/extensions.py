@@ -34,14 +34,13 @@ from macrid.report.effects import cards_of_share, measure_effects
 
 DATA = ("ml-1m", "alishop-7c-4k", "shop")
 COUNT = 128
-SEEDS = 3  # of whole trainings
 RESULTS, PAGE = Path(__file__).parent / "results", Path(__file__).parents[1] / "docs" / "model.md"
 
 
-def measured(name: str, device: str) -> dict[str, Any]:
+def measured(name: str, device: str, seeds: int) -> dict[str, Any]:
     split = catalog.load(name)
     per_epoch = epochs_in_turn(split, device)  # which compiles kernels, too
-    models, runs = trained_in_turn(split, device)
+    models, runs = trained_in_turn(split, device, seeds)
     for preset, seconds in per_epoch.items():
         runs[preset]["per_epoch"] = seconds
     return {
@@ -51,11 +50,13 @@ def measured(name: str, device: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def trained_in_turn(split: Split, device: str) -> tuple[dict[str, macrid.MacridVAE], dict[str, dict[str, float]]]:
+def trained_in_turn(
+    split: Split, device: str, seeds: int
+) -> tuple[dict[str, macrid.MacridVAE], dict[str, dict[str, float]]]:
     """The last model of every preset, and means over the seeds."""
     models: dict[str, macrid.MacridVAE] = {}
     found: dict[str, list[dict[str, float]]] = {preset: [] for preset in PRESETS}
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         for preset in PRESETS:
             model = macrid.MacridVAE(preset=preset)
             begin = time.perf_counter()
@@ -234,16 +235,18 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=("measure", "report"), default="measure")
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seeds", type=int, default=3, help="whole trainings of each preset")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.what == "measure":
         warnings.simplefilter("ignore")
-        rows = [measured(name, options.device) for name in options.data]
-        content = {"about": circumstances(), "rows": rounded(rows)}
-        if options.out is not None:
-            options.out.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-        for table in TABLES.values():
-            print(table(content), end="\n\n")
+        content: dict[str, Any] = {"about": circumstances(), "rows": []}
+        for name in options.data:
+            content["rows"].append(rounded(measured(name, options.device, options.seeds)))
+            if options.out is not None:
+                options.out.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+            for table in TABLES.values():
+                print(table({**content, "rows": content["rows"][-1:]}), end="\n\n", flush=True)
     else:
         write_page()
 

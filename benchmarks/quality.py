@@ -324,6 +324,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.tables:
         os.environ["AT_ONCE"] = str(options.at_once)
+        threads = str(max(1, len(os.sched_getaffinity(0)) // options.at_once))
+        os.environ.update(OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)  # for numpy in the workers
         options.results.parent.mkdir(exist_ok=True, parents=True)
         known = done(options.results)
         wanted = jobs(options.only, options.seeds, options.levers)

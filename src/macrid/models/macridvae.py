@@ -306,13 +306,14 @@ class MacridVAE(NeuralRecommender):
         if self.settings.concepts == "auto":
             concepts = max(number_of_concepts(matrix, device), self.named_concepts)
             n.prototypes.data = n.prototypes.data.new_empty(concepts, dim)
-        n.initialise(torch.Generator().manual_seed(seed))
         if self.settings.start == "random":
+            n.initialise(torch.Generator().manual_seed(seed))
             return
+        n.initialise(torch.Generator().manual_seed(0))  # what follows from the data does so for every seed
         if self.settings.start == "ease":
-            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, seed, device)
+            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, 0, device)
         else:
-            items, prototypes = svd_start(matrix, n.concepts, dim, seed, device)
+            items, prototypes = svd_start(matrix, n.concepts, dim, 0, device)
             contexts = items
         with torch.no_grad():
             n.prototypes.copy_(LENGTH * prototypes if n.cosine else prototypes)
