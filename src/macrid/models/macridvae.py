@@ -311,9 +311,9 @@ class MacridVAE(NeuralRecommender):
             return
         n.initialise(torch.Generator().manual_seed(0))  # what follows from the data does so for every seed
         if self.settings.start == "ease":
-            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, 0, device)
+            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, device)
         else:
-            items, prototypes = svd_start(matrix, n.concepts, dim, 0, device)
+            items, prototypes = svd_start(matrix, n.concepts, dim, device)
             contexts = items
         with torch.no_grad():
             n.prototypes.copy_(LENGTH * prototypes if n.cosine else prototypes)

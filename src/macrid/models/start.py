@@ -44,13 +44,13 @@ HALVING_ITEMS = 1 << 10  # the most popular
 
 
 def svd_start(
-    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, seed: int, device: torch.device | str = "cpu"
+    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Item vectors (items, dim) and prototypes (concepts, dim), rows of unit length, on the CPU.
 
     concepts: auto takes `number_of_concepts`. device: for SVDs and k-means, which are most of the work.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
@@ -60,14 +60,14 @@ def svd_start(
 
 
 def ease_start(
-    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, seed: int, device: torch.device | str = "cpu"
+    matrix: sp.csr_array, concepts: int | Literal["auto"], dim: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Item and context vectors, (items, dim) each, and prototypes (concepts, dim), on the CPU.
 
     B ≈ contexts · itemsᵀ up to lengths: item vectors and prototypes have length 1, context vectors on average.
     concepts: auto takes `number_of_concepts`. device: for B and k-means, which are most of the work.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     regularisation = max(1.0, EASE_REGULARISATION * matrix.nnz / matrix.shape[1])
     weights = ease_weights(matrix, torch.device(device), regularisation)
     left, scale, right = truncated_svd(
