@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -129,7 +130,9 @@ def test_shop_concepts_are_named_after_the_category_of_most_of_their_items(train
     names = naming.find(model)
     categories = np.array(model.table.column("category").to_pylist())
     concepts = model.concepts_of_items()
-    for entry in names.concepts:
+    named = [entry for entry in names.concepts if entry.name is not None]
+    assert len(named) >= 6  # of 7
+    for entry in named:
         values, counts = np.unique(categories[concepts == entry.concept], return_counts=True)
         assert entry.name == entry.evidence[0].value == values[counts.argmax()]
         assert entry.p == 1 / 200
@@ -300,6 +303,8 @@ def test_a_repeated_name_stays_with_the_strongest_concept_and_is_completed_elsew
 
 
 def test_a_fresh_name_gives_way_to_the_same_name_set_by_a_person(names):
+    named = [entry for entry in names.concepts if entry.name is not None]
+    names = replace(names, concepts=tuple(replace(entry, concept=k) for k, entry in enumerate(named)))
     taken = names.concept_name(0)
     first, second = names.renamed(0, "mine").renamed(1, taken).concepts[:2]
     both = with_edits(names, Names((first, second, *names.concepts[2:]), names.dimensions))

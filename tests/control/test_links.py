@@ -46,7 +46,14 @@ def stored(model, trained):
 
 def test_an_answer_names_the_axis_the_dimension_and_the_concept_of_a_move(model):
     copied = named(copy.deepcopy(model), 2, 3)
-    moves = [Move(concept=2, dimension=3, by=0.01), Move(concept=2, share=0.5), Move(concept=2, dimension=4, by=0.01)]
+    other = next(
+        entry.dimension
+        for entry in meaning_of(copied).names.dimensions
+        if entry.concept == 2 and entry.dimension != 3 and entry.name is None
+    )
+    moves = [
+        Move(concept=2, dimension=3, by=0.01), Move(concept=2, share=0.5), Move(concept=2, dimension=other, by=0.01)
+    ]  # fmt: skip
     numbered, share, nameless = macrid.steer(copied, copied.items[:3], moves=moves).moves
     assert (numbered.name, share.name, nameless.name) == ("bulk", None, None)
     assert {move.concept_name for move in (numbered, share, nameless)} == {"hats"}

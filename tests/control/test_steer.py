@@ -184,7 +184,7 @@ def test_a_coordinate_of_1_can_be_left_again(models, history):
 MOVES = [
     {"concept": 1, "dimension": 2, "to": 0.1},
     {"concept": 1, "share": 0.5},
-    {"concept": 3, "dimension": 0, "by": 0.05},
+    {"concept": 3, "dimension": 0, "by": -0.02},
     {"concept": 1, "dimension": 5, "by": -0.05},
 ]
 

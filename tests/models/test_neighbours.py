@@ -139,14 +139,13 @@ def test_scores_equal_the_dense_product(seed, users, items, density):
 
 
 @runs_kernels
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), users=st.integers(0, 9), density=st.sampled_from([0.0, 0.1, 0.9]))
-def test_scores_of_the_kernel_equal_the_dense_product(seed, users, density):
+@pytest.mark.parametrize(("users", "density"), [(0, 0.5), (3, 0.0), (4, 0.1), (2, 0.5)])
+def test_scores_of_the_kernel_equal_the_dense_product(users, density):
     from macrid.ops import rows_triton
 
     part = Neighbours.fit(sp.csr_array(some_data(0, 300, 200).astype(np.float32)), 180, PLACE)
     assert part._lengths.max() > rows_triton.BLOCK  # some rows take several rounds
-    x = (np.random.default_rng(seed).random((users, 200)) < density).astype(np.float32)
+    x = (np.random.default_rng(0).random((users, 200)) < density).astype(np.float32)
     np.testing.assert_allclose(part._scores_of_kernels(sp.csr_array(x)).cpu().numpy(), x @ dense(part), atol=1e-5)
 
 

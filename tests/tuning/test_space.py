@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from macrid.errors import SettingsError
 from macrid.models.base import as_interactions
+from macrid.models.macridvae import MacridVAE
 from macrid.models.multvae import parameter_count
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.tuning.search import check_settings
@@ -46,7 +47,7 @@ def test_every_draw_is_in_the_space_and_makes_a_model(model):
 
 def test_the_first_point_is_the_defaults_moved_into_the_space():
     point = default_point("macridvae", space_of("macridvae"), {})
-    defaults = {**MacridVAESettings().model_dump(), **TrainingSettings().model_dump()}
+    defaults = {**MacridVAESettings().model_dump(), **TrainingSettings().model_dump(), **MacridVAE.training_defaults}
     assert point == {**{name: defaults[name] for name in point}, "l2": 1e-12, "concepts": 10}
     assert "width" not in point
     sparse = as_interactions(sp.random_array((40, 3000), density=0.002, format="csr", rng=np.random.default_rng(0)))
