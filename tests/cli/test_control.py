@@ -355,7 +355,7 @@ def test_names_are_generated_and_kept_if_a_run_has_none(invoke, run):
 
 
 def test_names_are_shown_with_the_share_of_choices_they_are_true_of(invoke, run):
-    code, out, _ = invoke("names", run, columns=160)
+    code, out, _ = invoke("names", run)
     assert code == 0
     named = [entry for entry in meaning_of(macrid.load(run)).names.concepts if entry.fit is not None]
     assert named

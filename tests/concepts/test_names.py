@@ -304,7 +304,8 @@ def test_a_repeated_name_stays_with_the_strongest_concept_and_is_completed_elsew
 
 def test_a_fresh_name_gives_way_to_the_same_name_set_by_a_person(names):
     named = [entry for entry in names.concepts if entry.name is not None]
-    names = replace(names, concepts=tuple(replace(entry, concept=k) for k, entry in enumerate(named)))
+    named = [entry.model_copy(update={"concept": k}) for k, entry in enumerate(named)]
+    names = replace(names, concepts=tuple(named))
     taken = names.concept_name(0)
     first, second = names.renamed(0, "mine").renamed(1, taken).concepts[:2]
     both = with_edits(names, Names((first, second, *names.concepts[2:]), names.dimensions))
