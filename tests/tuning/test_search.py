@@ -239,7 +239,7 @@ def test_real_trainings_find_working_settings(shop_split, url):
     counts, trials = states(url)
     assert counts == {"COMPLETE": 3, "FAIL": 1}
     assert "killed" in trials[1].user_attrs["error"]
-    assert trials[0].params["learning_rate"] == 3e-3
+    assert trials[0].params["learning_rate"] == model_class("macridvae").training_defaults["learning_rate"]
     assert len(best.about["scores"]) == 3
     assert "device" not in best.training
     model = model_class(best.model)(**best.settings)
