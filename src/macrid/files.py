@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders: under a hidden temporary name, synced, then renamed.
+"""Atomic writes of files and folders: under a hidden temporary name, synced, then renamed. Locks that a kill releases.
 
 A reader never sees half a file, and the previous version survives a full disk or a kill. `OSError` passes through;
 `writing` turns it into an error for the user.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from macrid.errors import MacridError
 
@@ -25,6 +27,7 @@ except ImportError:  # pragma: no cover  (Windows has no advisory locks of this 
 
 
 ABANDONED_AFTER = 60.0  # seconds
+LEFTOVER = re.compile(r"\..+\.([0-9a-f]+\.partial|next)")  # what a kill leaves in a folder
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None:
@@ -88,7 +91,8 @@ def check_free(
     recover(target)
     if target.exists() and not target.is_dir():
         raise error(f"{target}: is a file, not a folder; choose another name")
-    others = [entry.name for entry in target.iterdir() if entry.name not in allowed] if target.exists() else []
+    present = [entry.name for entry in target.iterdir()] if target.exists() else []
+    others = [name for name in present if name not in allowed and not LEFTOVER.fullmatch(name)]
     if others and not overwrite:
         raise error(
             f"{target}: is not empty; choose another folder, or replace its contents with --overwrite"
@@ -115,11 +119,11 @@ def make_writable(folder: Path, error: type[MacridError]) -> None:
 
 
 def replace_folder(temporary: Path, target: Path) -> None:
-    """Replace a folder with a complete new one, and only then delete the old one.
+    """Replace a folder with a complete new one, which may lie inside it, and only then delete the old one.
 
     Between its two renames the old folder is called `.NAME.previous`; `recover` repairs a kill at that moment.
     """
-    target = Path(target).resolve()
+    target, temporary = Path(target).resolve(), Path(temporary).resolve()
     for folder, _, names in os.walk(temporary):
         for name in names:
             _sync(Path(folder, name))
@@ -128,26 +132,103 @@ def replace_folder(temporary: Path, target: Path) -> None:
     previous = _previous(target)
     if previous.exists():
         shutil.rmtree(previous)
-    if target.exists():
-        target.rename(previous)
-    try:
+    if not target.exists():
         temporary.rename(target)
-    except OSError:
-        recover(target)
-        raise
+        _sync(target.parent)
+        return
+    with locked(target):
+        source = previous / temporary.relative_to(target) if temporary.is_relative_to(target) else temporary
+        target.rename(previous)
+        try:
+            source.rename(target)
+        except OSError:
+            previous.rename(target)
+            raise
     _sync(target.parent)
-    if previous.exists():
-        doomed = _temporary(target)  # so that `recover` never restores a half-deleted folder
-        previous.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+    doomed = _temporary(target)  # so that `recover` never restores a half-deleted folder
+    previous.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 def recover(target: str | os.PathLike[str]) -> None:
     """Restore the folder that a kill during `replace_folder` left as `.NAME.previous`."""
     target = Path(target).resolve()
-    if not target.exists():
-        with suppress(OSError):  # nothing to recover, or not permitted: the caller reports the missing folder
+    if target.exists():
+        return
+    with suppress(OSError), locked(_previous(target)):  # nothing to recover, or not permitted: the caller reports it
+        if not target.exists():  # another process may have been at it
             _previous(target).rename(target)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait for other processes that hold this lock on a folder; meant for moments."""
+    if fcntl is None:  # pragma: no cover
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class Claim:
+    """The right to write a folder that may be replaced meanwhile: a locked file beside it, `.NAME.lock`."""
+
+    def __init__(self, target: Path, error: type[MacridError]) -> None:
+        self._target, self._error = target, error
+        self._path = Path(target).resolve().with_name(f".{Path(target).resolve().name}.lock")
+        self._file: IO[str] | None = None
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Take the lock, also again after somebody deleted its file; an `error` if another process has it."""
+        while not self._is_held():
+            with writing(self._target, self._error, "choose another folder"):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                file = self._path.open("a+", encoding="ascii")
+            if not lock(file.fileno()):
+                file.seek(0)
+                holder = file.read(20)
+                file.close()
+                raise self._error(
+                    f"{self._target}: in use by another training{f' (process {holder})' * holder.isdecimal()};"
+                    " wait for it, or choose another folder"
+                )
+            self._close()
+            self._file = file
+        assert self._file is not None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def release(self) -> None:
+        if self._is_held():
+            self._path.unlink(missing_ok=True)
+        self._close()
+
+    def _is_held(self) -> bool:
+        try:
+            return self._file is not None and os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except OSError:
+            return False
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@contextmanager
+def claimed(target: Path, error: type[MacridError]) -> Iterator[Claim]:
+    """The only process that writes a folder; an `error` if another one does."""
+    claim = Claim(target, error)
+    try:
+        yield claim
+    finally:
+        claim.release()
 
 
 def lock(descriptor: int, *, wait: bool = False) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from macrid import manifest
 from macrid.data import store
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, binary_csr
@@ -190,6 +191,7 @@ def test_ids_of_mixed_types_are_refused(tmp_path):
 LIMITED = """
 import resource, sys
 import numpy as np
+from macrid import manifest
 from macrid.data import store
 from macrid.data.interactions import Interactions
 from macrid.errors import DataError
@@ -234,6 +236,7 @@ def test_a_folder_of_something_else_is_an_error(tmp_path, text):
 def change_about(folder, **changes):
     about = json.loads((folder / "about.json").read_text())
     (folder / "about.json").write_text(json.dumps(about | changes))
+    manifest.seal(folder)
 
 
 @pytest.mark.parametrize("version", [2, 99, None, "1"])
@@ -273,13 +276,32 @@ def test_a_missing_or_truncated_file_is_an_error_that_names_it(prepared, name, k
         store.read(prepared)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_changed_byte_in_a_table_is_detected(prepared, name):
-    content = bytearray((prepared / name).read_bytes())
-    content[60] ^= 0xFF
-    (prepared / name).write_bytes(content)
-    with pytest.raises(DataError, match=rf"{name}: damaged"):
+@given(name=st.sampled_from(store.FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_anywhere_is_an_error(flipped, name, place, bit):
+    content = (flipped / name).read_bytes()
+    changed = bytearray(content)
+    changed[int(place * len(content))] ^= 1 << bit
+    (flipped / name).write_bytes(changed)
+    with pytest.raises(DataError, match=str(flipped)):
+        store.read(flipped)
+    (flipped / name).write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def flipped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flipped") / "data"
+    store.write(small_split(), folder)
+    return folder
+
+
+def test_a_missing_manifest_is_an_error_except_in_folders_made_before_there_were_any(prepared):
+    (prepared / manifest.FILE).unlink()
+    with pytest.raises(DataError, match=r"manifest\.json: damaged \(it is missing"):
         store.read(prepared)
+    about = json.loads((prepared / "about.json").read_text())
+    del about["has_manifest"]
+    (prepared / "about.json").write_text(json.dumps(about))
+    same_split(store.read(prepared), small_split())
 
 
 @pytest.mark.parametrize(
@@ -299,12 +321,14 @@ def test_a_changed_byte_in_a_table_is_detected(prepared, name):
 def test_arrays_that_contradict_the_counts_are_an_error(prepared, name, change):
     changed = change(np.load(prepared / name))
     np.save(prepared / name, changed)
+    manifest.seal(prepared)
     with pytest.raises(DataError, match=rf"{name}: damaged"):
         store.read(prepared)
 
 
 def test_pickled_arrays_are_never_opened(prepared):
     np.save(prepared / "train.indices.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    manifest.seal(prepared)
     with pytest.raises(DataError, match="damaged"):
         store.read(prepared)
 
@@ -316,10 +340,12 @@ def test_pickled_arrays_are_never_opened(prepared):
         (pa.table({"title": ["a"] * 30}), "'id'"),
         (pa.table({"id": [1.5] * 30}), "double"),
         (pa.table({"id": [None, *range(29)]}), "1 of 30 ids"),
+        (pa.table({"id": [1, *range(29)]}), "occur twice"),
     ],
 )
 def test_tables_that_contradict_the_counts_are_an_error(prepared, table, problem):
     pq.write_table(table, prepared / "items.parquet")
+    manifest.seal(prepared)
     with pytest.raises(DataError, match=rf"items\.parquet: damaged \(.*{problem}"):
         store.read(prepared)
 

@@ -4,6 +4,7 @@ about.json                      format version, counts, origin
 train.indptr.npy, …             the CSR index arrays of train, validation and test (history and target)
 items.parquet                   id, then title and attributes
 users.parquet                   id and group (train, validation, test), in row order
+manifest.json                   the SHA-256 of each of these files
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import scipy.sparse as sp
 
+from macrid import manifest
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport, binary_csr
 from macrid.data.split import HeldOut, Split
@@ -30,12 +32,14 @@ from macrid.files import check_free, new_folder, recover, writing
 from macrid.version import __version__
 
 FORMAT = 1
+REMEDY = "recreate the folder with `macrid data prepare … --overwrite`"
 GROUPS = ("train", "validation", "test")
 MATRICES = ("train", "validation_history", "validation_target", "test_history", "test_target")
 FILES = (
     "about.json",
     "items.parquet",
     "users.parquet",
+    manifest.FILE,
     *(f"{name}.{part}.npy" for name in MATRICES for part in ("indptr", "indices")),
 )
 
@@ -56,12 +60,18 @@ def write(
                 pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
             text = json.dumps(_about(split, about), indent=2, ensure_ascii=False)
             (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
+            manifest.seal(temporary)
 
 
 def read(folder: str | os.PathLike[str]) -> Split:
     """Open a prepared folder; the index arrays stay on disk until used."""
     folder = Path(folder)
+    return manifest.steadily(folder, lambda: _read(folder))
+
+
+def _read(folder: Path) -> Split:
     about = read_about(folder)
+    _check(folder, about)
     counts: dict[str, Any] = about["counts"]
     items, item_ids = _read_table(folder / "items.parquet", counts["items"])
     _, user_ids = _read_table(folder / "users.parquet", sum(counts["users"].values()))
@@ -95,7 +105,7 @@ def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise DataError(f"{folder}: not a prepared folder (no about.json); create one with `macrid data prepare`")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from error
     if not isinstance(about, dict) or about.get("kind") != "prepared data":
         raise DataError(f"{folder}: not a prepared folder (its about.json belongs to something else)")
@@ -105,6 +115,7 @@ def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f"{folder}: written by macrid {about.get('macrid')} in format {version}, but macrid {__version__} reads"
             f" formats up to {FORMAT}; upgrade macrid or prepare the data again"
         )
+    _check(folder, about, ["about.json"])
     if not _complete(about.get("counts")):
         raise _damaged(path, "its counts are incomplete")
     return about
@@ -122,6 +133,7 @@ def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "kind": "prepared data",
         "format": FORMAT,
+        "has_manifest": True,  # earlier folders have none
         "macrid": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "counts": {
@@ -183,7 +195,7 @@ def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
             raise DataError("it does not start with a column 'id'")
         if table.num_rows != rows:
             raise DataError(f"it has {table.num_rows:,} rows, about.json says {rows:,}")
-        return table, Ids(table.column("id").combine_chunks())
+        return table, distinct_ids(table.column("id").combine_chunks())
     except (pa.ArrowException, OSError, DataError) as error:
         raise _damaged(path, error) from error
 
@@ -191,11 +203,33 @@ def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
 def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int) -> sp.csr_array:
     indptr = _read_array(folder / f"{name}.indptr.npy", np.dtype(np.int64), shape[0] + 1)
     indices = _read_array(folder / f"{name}.indices.npy", np.dtype(np.int32), nnz)
-    if indptr[0] != 0 or indptr[-1] != nnz or np.any(indptr[1:] < indptr[:-1]):
-        raise _damaged(folder / f"{name}.indptr.npy", "its values are not row starts")
-    if nnz and (indices.min() < 0 or indices.max() >= shape[1]):
-        raise _damaged(folder / f"{name}.indices.npy", f"it refers to items beyond the {shape[1]:,} there are")
+    try:
+        return checked_csr(indptr, indices, shape)
+    except ValueError as error:
+        part, _, reason = str(error).partition(": ")
+        raise _damaged(folder / f"{name}.{part}.npy", reason) from error
+
+
+def checked_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """CSR of ones from index arrays that may be damaged; scipy would crash on them.
+
+    A `ValueError` says which array is bad and why: "indptr: …" or "indices: …".
+    """
+    if indptr.shape != (shape[0] + 1,):
+        raise ValueError(f"indptr: its shape is {indptr.shape}, not {(shape[0] + 1,)}")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError("indptr: its values are not row starts")
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise ValueError(f"indices: it refers to items beyond the {shape[1]:,} there are")
     return binary_csr(indptr, indices, shape)
+
+
+def distinct_ids(array: pa.Array) -> Ids:
+    """Ids from a table that may be damaged; a `DataError` if one occurs twice."""
+    ids = Ids(array)
+    if len(ids.array.unique()) != len(ids):
+        raise DataError("some ids occur twice")
+    return ids
 
 
 def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
@@ -208,7 +242,14 @@ def _read_array(path: Path, dtype: np.dtype, length: int) -> np.ndarray:
     return np.asarray(mapped)
 
 
+def _check(folder: Path, about: dict[str, Any], names: list[str] | None = None) -> None:
+    try:
+        manifest.check(folder, names, required=about.get("has_manifest", False))
+    except manifest.DamagedError as error:
+        raise DataError(f"{error}; {REMEDY}") from None
+
+
 def _damaged(path: Path, reason: str | Exception) -> DataError:
     if isinstance(reason, Exception):
         reason = "it is missing" if isinstance(reason, FileNotFoundError) else first_line(reason)
-    return DataError(f"{path}: damaged ({reason}); recreate the folder with `macrid data prepare … --overwrite`")
+    return DataError(f"{path}: damaged ({reason}); {REMEDY}")
