@@ -270,13 +270,6 @@ def test_ids_are_not_columns_but_prices_are():
     assert list(read_columns(price=[place + 0.5 for place in range(COUNT)])) == ["price"]
 
 
-def test_an_attribute_called_popularity_is_renamed_as_in_a_run():
-    model = a_model({"popularity": [float(place % 7) for place in range(COUNT)]})
-    assert [column.name for column in columns_of(model)] == ["popularity", "popularity_"]
-    assert named_column(model, "popularity").values[COUNT - 1] == COUNT - 1
-    assert named_column(model, "popularity_").values[COUNT - 1] == (COUNT - 1) % 7
-
-
 NESTED = pa.array([{"a": place % 2} for place in range(COUNT)])
 
 

@@ -161,7 +161,7 @@ def test_columns_are_guessed_and_the_report_says_so(tmp_path):
     data = Interactions.read(delimited(tmp_path / "e.csv", ","), min_rating=4, min_items=2)
     assert data.report.guessed == ("user = 'user_id'", "item = 'item_id'", "rating = 'rating'")
     counts = re.findall(r"\d+ \w+", str(data.report))
-    assert counts == ["8 rows", "2 rows", "1 duplicates", "1 users"]
+    assert counts == ["8 rows", "2 rows", "1 duplicates", "1 users", "1 rows"]
 
 
 def test_columns_can_be_named_or_numbered(tmp_path):
@@ -179,7 +179,7 @@ def test_a_fractional_threshold_works_on_integer_ratings():
 def test_a_bad_rating_is_named_by_its_row_even_far_down(tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("user,item,rating\n" + "1,22,4.5\n" * 1_199_999 + "1,2,good\n" + "1,2,4\n")
-    with pytest.raises(DataError, match=r"e\.csv, column 'rating': row 1,200,000 is 'good'"):
+    with pytest.raises(DataError, match=r"e\.csv, column 'rating': row 1,200,000 \(line 1,200,001\) is 'good'"):
         Interactions.read(path, min_rating=4)
 
 

@@ -7,7 +7,7 @@
 | lists, or text separated by "|" | its values; an item with n values counts 1 / n in each | the same |
 | title | none | 1 or 0 per word of at least three letters, likewise |
 
-Popularity, known for every item, is the first `Column`; a table column of that name becomes "popularity_". A missing
+Popularity, known for every item, is the first `Column`; `Interactions` renames a table column of that name. A missing
 value is NaN in a `Column` and left out of an `Attribute`. Columns that distinguish no items or every item are not
 attributes: one value for all items, or text (or integers) with more distinct values than half the items, such as
 titles, links and ids.
@@ -19,7 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -133,8 +133,6 @@ def columns_of(items: Catalogue, words: bool = False) -> list[Column]:
     """All columns of the items, popularity first."""
     columns = [Column(POPULARITY, POPULARITY, POPULARITY, items.popularity.astype(np.float64))]
     for attribute in read_attributes(items.table):
-        if attribute.name == POPULARITY:
-            attribute = replace(attribute, name=f"{POPULARITY}_")
         columns += attribute.columns(len(items.popularity))
     if words and items.table is not None and TITLE in items.table.column_names:
         columns += _words(items.table.column(TITLE).to_pylist())

@@ -56,14 +56,17 @@ def read_histories(
     item: str | int | None = None,
     rating: str | int | None = None,
     min_rating: float | None = None,
+    encoding: str | None = None,
 ) -> UserHistories:
     """Of all users of a file or frame of events, read once.
 
     items: those of the model. user, item, rating: columns, as for `Interactions.read`.
     min_rating: items rated lower are seen, but no part of a history. Without ratings it means nothing.
+    encoding: of a text file; by default decided by its content.
     """
     rated = min_rating is not None
-    events = read_events(source, user=user, item=item, rating=rating, rated=rated, ratings_required=False)
+    columns: dict[str, Any] = {"user": user, "item": item, "rating": rating}
+    events = read_events(source, **columns, rated=rated, ratings_required=False, encoding=encoding)
     seen = clean_events(*events[:5], min_items=1, items=None)
     found = replace(from_interactions(seen, items), has_ratings=events.has_ratings)
     if events.ratings is None or min_rating is None:

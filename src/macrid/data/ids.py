@@ -78,12 +78,19 @@ class Ids(Sequence[Id]):
         return Ids(self.array.take(pa.array(positions)))
 
     def parse(self, text: str) -> Id:
-        """Convert an id given as text (on the command line, say) to the type of these ids."""
-        return int(text) if self.are_integers and re.fullmatch(r"-?\d+", text) else text
+        """Convert an id given as text (on the command line, say) to the type of these ids; '007' is not 7."""
+        number = whole_number(text) if self.are_integers else None
+        return text if number is None else number
 
     def order(self) -> np.ndarray:
         """Positions sorted by id: integers by value, strings by code point."""
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
+
+
+def whole_number(text: str) -> int | None:
+    """The integer of 64 bits that is written exactly like this, in ASCII: not '007', '+7', '²' or '٣١٨'."""
+    number = int(text) if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,15 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from macrid.data.ids import Ids
-from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, numbers, open_table, read_items
+from macrid.data.tables import (
+    ITEM_NAMES,
+    RATING_NAMES,
+    RESERVED_COLUMNS,
+    USER_NAMES,
+    free_names,
+    open_table,
+    read_items,
+)
 from macrid.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What was read, guessed and dropped."""
+    """What was read, guessed and dropped: every row is an interaction, or counted among the dropped ones."""
 
     source: str
     rows: int
@@ -31,6 +40,16 @@ class ReadReport:
     below_min_rating: int = 0
     duplicates: int = 0
     dropped_users: int = 0
+    dropped_rows: int = 0
+    """Of these users."""
+    encoding: str | None = None
+    """Of a text file."""
+    notes: tuple[str, ...] = ()
+    """Whatever else a reader should know, such as columns that have got another name."""
+
+    def __post_init__(self) -> None:
+        for name in ("guessed", "notes"):  # lists where a report comes from JSON
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __str__(self) -> str:
         lines = [f"{self.source}: {self.rows:,} rows"]
@@ -41,15 +60,17 @@ class ReadReport:
         if self.duplicates:
             lines.append(f"dropped {self.duplicates:,} duplicates")
         if self.dropped_users:
-            lines.append(f"dropped {self.dropped_users:,} users with too few items")
-        return "; ".join(lines)
+            rows = f", {self.dropped_rows:,} rows" if self.dropped_rows else ""
+            lines.append(f"dropped {self.dropped_users:,} users with too few items{rows}")
+        return "; ".join([*lines, *self.notes])
 
 
 class Interactions:
     """Users × items, binary and sparse.
 
     `pairs` holds the user and item position of every interaction in the order read; `matrix` is the same as CSR.
-    `users` and `items` map positions to ids. `table`, if any, has one row per item: title and attributes.
+    `users` and `items` map positions to ids. `table`, if any, has one row per item: title and attributes. A column
+    whose name is empty, repeated or reserved ("id", "popularity") gets another one.
     """
 
     def __init__(
@@ -68,7 +89,7 @@ class Interactions:
         self.matrix = matrix
         self.users = users
         self.items = items
-        self.table = table
+        self.table = None if table is None else table.rename_columns(free_names(table.column_names, RESERVED_COLUMNS))
         self.report = report
         self._pairs = pairs
 
@@ -83,6 +104,7 @@ class Interactions:
         min_rating: float | None = None,
         min_items: int = 5,
         items: Any = None,
+        encoding: str | None = None,
     ) -> Interactions:
         """Read interactions from a file, a frame or a scipy CSR.
 
@@ -92,12 +114,16 @@ class Interactions:
         min_rating: keep ratings at or above it; by default every row is an interaction.
         min_items: keep users with at least this many distinct items.
         items: a table, from any such source, with one row per item: id, title, any attributes.
+        encoding: of text files; by default decided for each by its content (see `report.notes`).
         """
         if min_items < 1:
             raise DataError(f"min_items is {min_items}; it must be at least 1")
-        events = read_events(source, user=user, item=item, rating=rating, rated=min_rating is not None)
+        if min_rating is not None and not math.isfinite(min_rating):
+            raise DataError(f"min_rating is {min_rating}; it must be a finite number")
+        columns: dict[str, Any] = {"user": user, "item": item, "rating": rating}
+        events = read_events(source, **columns, rated=min_rating is not None, encoding=encoding)
         events = events if min_rating is None else events.at_least(min_rating)
-        return clean_events(*events[:5], min_items=min_items, items=items)
+        return clean_events(*events[:5], min_items=min_items, items=items, encoding=encoding)
 
     @classmethod
     def from_pairs(
@@ -198,6 +224,7 @@ def read_events(
     rating: str | int | None = None,
     rated: bool = False,
     ratings_required: bool = True,
+    encoding: str | None = None,
 ) -> Events:
     """All rows of a file, a frame or a scipy CSR; see `Interactions.read`.
 
@@ -206,11 +233,12 @@ def read_events(
     if sp.issparse(source):
         return _from_csr(source, rated)
     numbered = any(isinstance(column, int) for column in (user, item, rating))
-    table = open_table(source, header=not numbered)
+    table = open_table(source, header=not numbered, encoding=encoding)
     user_column = table.find(user, USER_NAMES, "user")
     item_column = table.find(item, ITEM_NAMES, "item")
-    is_needed = rating is not None or (rated and ratings_required)
-    rating_column = table.find(rating, RATING_NAMES, "rating") if is_needed else table.guess(RATING_NAMES)
+    rating_column = table.guess(RATING_NAMES)
+    if rating is not None or (rated and (ratings_required or rating_column is not None)):
+        rating_column = table.find(rating, RATING_NAMES, "rating")
     if user_column == item_column:
         raise DataError(f"{table.name}: column '{user_column}' cannot be both user and item")
     has_ratings = rating_column is not None
@@ -224,13 +252,19 @@ def read_events(
     cols, items = table.read_ids(columns, item_column)
     roles = (("user", user, user_column), ("item", item, item_column), ("rating", rating, rating_column))
     guessed = tuple(f"{role} = '{column}'" for role, name, column in roles if name is None and column is not None)
-    report = ReadReport(table.name, len(rows), user_column, item_column, rating_column, guessed)
-    where = f"{table.name}, column '{rating_column}'"
-    ratings = None if rating_column is None else numbers(columns.column(rating_column), where)
+    chosen = user_column, item_column, rating_column
+    report = ReadReport(
+        table.name, len(rows), *chosen, guessed, encoding=table.encoding, notes=(table.note,) if table.note else ()
+    )
+    ratings = None if rating_column is None else table.read_numbers(columns, rating_column)
     return Events(rows, cols, users, items, report, ratings, has_ratings)
 
 
 def _from_csr(source: Any, rated: bool) -> Events:
+    if max(source.shape) >= 2**31:
+        raise DataError(
+            f"the matrix is {source.shape[0]:,} × {source.shape[1]:,}; at most 2^31 − 1 of each are possible"
+        )
     matrix = source.tocoo()
     rows, cols = matrix.coords
     report = ReadReport(source="matrix", rows=int(matrix.nnz))
@@ -245,7 +279,15 @@ def _from_csr(source: Any, rated: bool) -> Events:
 
 
 def clean_events(
-    rows: np.ndarray, cols: np.ndarray, users: Ids, item_ids: Ids, report: ReadReport, *, min_items: int, items: Any
+    rows: np.ndarray,
+    cols: np.ndarray,
+    users: Ids,
+    item_ids: Ids,
+    report: ReadReport,
+    *,
+    min_items: int,
+    items: Any,
+    encoding: str | None = None,
 ) -> Interactions:
     """Interactions from events (a user and an item position each), without duplicates, users with too few items, and
     unused ids."""
@@ -260,14 +302,20 @@ def clean_events(
         raise DataError(
             f"{report.source}: no user has {min_items} items; the longest history has {counts.max()}, lower min_items"
         )
-    dropped = int(np.count_nonzero((counts > 0) & ~enough))
+    dropped, dropped_rows = int(np.count_nonzero((counts > 0) & ~enough)), int(counts[~enough].sum())
     if dropped:
         keep = enough[rows]
         rows, cols = rows[keep], cols[keep]
     rows, users = _compact(rows, users)
     cols, item_ids = _compact(cols, item_ids)
-    report = replace(report, duplicates=len(repeated), dropped_users=dropped)
-    table = None if items is None else join_items(item_ids, items, report.item_column)
+    table, notes = (None, ()) if items is None else join_items(item_ids, items, report.item_column, encoding)
+    report = replace(
+        report,
+        duplicates=len(repeated),
+        dropped_users=dropped,
+        dropped_rows=dropped_rows,
+        notes=(*report.notes, *notes),
+    )
     return Interactions.from_pairs(rows, cols, users, item_ids, table, report)
 
 
@@ -287,18 +335,23 @@ def _compact(codes: np.ndarray, ids: Ids) -> tuple[np.ndarray, Ids]:
     return number[codes], ids.take(np.flatnonzero(used))
 
 
-def join_items(item_ids: Ids, source: Any, same_column: str | None = None) -> pa.Table | None:
-    """An items table in the order of `item_ids`, nulls for unknown items; None if it has only ids."""
-    known, columns = read_items(source, same_column)
+def join_items(
+    item_ids: Ids, source: Any, same_column: str | None = None, encoding: str | None = None
+) -> tuple[pa.Table | None, tuple[str, ...]]:
+    """An items table in the order of `item_ids`, nulls for unknown items, and notes on it; None if it has only ids."""
+    known, columns, notes = read_items(source, same_column, encoding)
     if columns.num_columns == 0:
-        return None
+        return None, notes
     if known.are_integers != item_ids.are_integers:
         known = Ids(known.array.cast(pa.string()))
         item_ids = Ids(item_ids.array.cast(pa.string()))
     positions = known.positions(item_ids)
-    if (positions < 0).all():
+    unknown = int((positions < 0).sum())
+    if unknown == len(item_ids):
         raise DataError(
             f"none of the {len(item_ids):,} items in the events is in the items table; ids such as"
             f" {', '.join(map(repr, item_ids[:3]))} against {', '.join(map(repr, known[:3]))} in the items table"
         )
-    return columns.take(pa.array(positions, mask=positions < 0))
+    if unknown:
+        notes = (*notes, f"{unknown:,} of {len(item_ids):,} items are not in the items table")
+    return columns.take(pa.array(positions, mask=positions < 0)), notes

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from macrid.data.columns import MISSING_IDS
 from macrid.data.ids import Id, Ids, first_few
-from macrid.data.tables import ITEM_NAMES, MISSING_IDS, Table, open_table
+from macrid.data.tables import ITEM_NAMES, Table, open_table
 from macrid.errors import DataError
 
 CONCEPT = "concept"
@@ -78,7 +79,7 @@ def _from_mapping(source: Mapping[Any, Any]) -> Iterator[tuple[str, list[tuple[I
 
 def _from_table(source: Any) -> Iterator[tuple[str, list[tuple[Id, Any]]]]:
     table = open_table(source)
-    key = table.guess(ITEM_NAMES) or table.columns[0]
+    key = table.find(table.guess(ITEM_NAMES) or table.columns[0], (), "item")
     rest = [name for name in table.columns if name != key]
     if not rest:
         raise DataError(f"{table.name}: only has the column '{key}'; add a column 'concept' or a column of numbers")
@@ -159,7 +160,7 @@ def _attribute(name: str, values: dict[int, Any], items: Ids) -> np.ndarray:
     for place, value in values.items():
         try:
             number = math.nan if isinstance(value, bytes) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise DataError(

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from macrid.data.ids import whole_number
 from macrid.data.interactions import Interactions
 from macrid.data.tables import open_table, read_items
 from macrid.errors import DataError
@@ -29,7 +30,7 @@ def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: in
 
 def read_movies(path: Path) -> pa.Table:
     """movies.csv or movies.dat: item, title, genres, and the year at the end of the title."""
-    ids, columns = read_items(path)
+    ids, columns, _ = read_items(path)
     return _with_year(columns.add_column(0, "item", ids.array), path)
 
 
@@ -39,12 +40,13 @@ def read_u_item(path: Path) -> pa.Table:
     for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), start=1):
         fields = line.split("|")
         flags = fields[FIRST_GENRE:]
-        if len(flags) != len(GENRES) or not fields[0].isdecimal():
+        item = whole_number(fields[0])
+        if len(flags) != len(GENRES) or item is None:
             raise DataError(
                 f"{path}: line {number:,} is not an id, a title, three more fields and {len(GENRES)} genre flags,"
                 f" separated by '|' ({len(fields)} fields); is this u.item?"
             )
-        rows["item"].append(int(fields[0]))
+        rows["item"].append(item)
         rows["title"].append(fields[1])
         rows["genres"].append("|".join(genre for genre, flag in zip(GENRES, flags, strict=True) if flag == "1"))
     return _with_year(pa.table(rows), path)

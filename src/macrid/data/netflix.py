@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from macrid.data.ids import Ids
+from macrid.data.ids import Ids, whole_number
 from macrid.data.interactions import Interactions, ReadReport, clean_events
 from macrid.errors import DataError
 
 BLOCK = 32 << 20
 HIGHEST_ID = 10_000_000  # for customers and movies; the real ones end at 2,649,429 and 17,770
+YEAR = re.compile(r"\d{4}", re.ASCII)
 LINE = re.compile(r"\d+:|\d+,[1-5],[^,]*", re.ASCII)
 
 
@@ -49,11 +50,12 @@ def read_titles(folder: Path) -> pa.Table:
     rows: dict[str, list] = {"item": [], "title": [], "year": []}
     for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), start=1):
         fields = line.split(",", 2)
-        if len(fields) < 3 or not fields[0].isdecimal():
+        item = whole_number(fields[0])
+        if len(fields) < 3 or item is None:
             raise DataError(f"{path}: line {number:,} is {line[:80]!r}, not 'id,year,title'")
-        rows["item"].append(int(fields[0]))
+        rows["item"].append(item)
         rows["title"].append(fields[2])
-        rows["year"].append(int(fields[1]) if fields[1].isdecimal() else None)
+        rows["year"].append(int(fields[1]) if YEAR.fullmatch(fields[1]) else None)
     return pa.table(rows, schema=pa.schema([("item", pa.int64()), ("title", pa.string()), ("year", pa.int32())]))
 
 
@@ -94,7 +96,7 @@ def _blocks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     done = 0
 
     def start_movie(row: pa.csv.InvalidRow) -> str:
-        if LINE.fullmatch(row.text) is None or int(row.text[:-1]) > HIGHEST_ID:
+        if LINE.fullmatch(row.text) is None or _beyond(row.text[:-1]):
             return "error"
         headers.append((row.number - 1 - len(headers), int(row.text[:-1])))
         return "skip"
@@ -127,6 +129,11 @@ def _blocks(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def _beyond(digits: str) -> bool:
+    """Whether an id is too large."""
+    return len(digits) > 18 or int(digits) > HIGHEST_ID
+
+
 def _bad_line(path: Path) -> DataError:
     """Find the first malformed line, the slow way."""
     text = path.read_bytes().decode("latin-1")
@@ -135,6 +142,6 @@ def _bad_line(path: Path) -> DataError:
     number, line = next(
         (number, line)
         for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1)
-        if LINE.fullmatch(line) is None or int(re.split("[:,]", line)[0]) > HIGHEST_ID
+        if LINE.fullmatch(line) is None or _beyond(re.split("[:,]", line)[0])
     )
     return DataError(f"{path}: line {number:,} is {line[:80]!r}, neither 'movie:' nor 'customer,rating,date'")

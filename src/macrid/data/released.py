@@ -41,7 +41,7 @@ def read_released(folder: Path, categories: str | None = None) -> Split:
     rows = sum(len(users) for users, _ in pairs.values())
     duplicates = rows - sum(len(users) for users, _ in distinct.values())
     report = ReadReport(folder.name, rows, "uid", "sid", duplicates=duplicates)
-    table = None if categories is None else join_items(items, _read_categories(folder / categories, items))
+    table = None if categories is None else join_items(items, _read_categories(folder / categories, items))[0]
     users = np.searchsorted(uids["train"], distinct["train"][0]).astype(np.int32)
     train = Interactions.from_pairs(users, distinct["train"][1], Ids(uids["train"]), items, table, report)
 

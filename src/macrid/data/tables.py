@@ -5,19 +5,20 @@ from __future__ import annotations
 import csv
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from macrid.data.ids import Ids, is_text
+from macrid.data.columns import encode_ids, numbers, row_text
+from macrid.data.ids import Ids
+from macrid.data.texts import check_text
 from macrid.errors import DataError, MacridError, RequestError, first_line
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
@@ -28,10 +29,10 @@ ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "articl
 RATING_NAMES = ("rating", "ratings", "score", "stars", "overall", "rate", "value", "weight")
 TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "product_title", "movie_title")
 
-EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # '::' files have no header
+EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # of a '::' file without a header
 MOVIE_COLUMNS = ("item", "title", "genres")
 FrameKind = Literal["arrow", "pandas", "polars"]
-MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
+RESERVED_COLUMNS = ("id", "popularity")  # that prepared folders and runs have themselves
 
 
 class Table(ABC):
@@ -40,14 +41,33 @@ class Table(ABC):
     are_typed = True  # whether the source distinguishes strings from numbers; text files do not
     name: str
     columns: list[str]
+    """All distinct: a column without a name, or with the name of an earlier one, has got another."""
+    written: list[str]
+    """The names of the columns in the source."""
+    encoding: str | None = None
+    """Of a text file."""
+    note: str = ""
+    """What a report should say about the source."""
+
+    def _set_columns(self, names: Sequence[str]) -> None:
+        self.written, self.columns = list(names), free_names(names)
 
     @abstractmethod
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         """Read these columns; those in `text` stay as written, such as '007'."""
 
+    def place(self, row: int) -> str:
+        """How to call a row, counted from 0, in a message."""
+        return row_text(row)
+
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
         """Codes and distinct ids of a column of this table; see `encode_ids`."""
-        return encode_ids(columns.column(name), f"{self.name}, column '{name}'", typed=self.are_typed)
+        where = f"{self.name}, column '{name}'"
+        return encode_ids(columns.column(name), where, typed=self.are_typed, place=self.place)
+
+    def read_numbers(self, columns: pa.Table, name: str) -> np.ndarray:
+        """A column of this table as finite numbers; see `numbers`."""
+        return numbers(columns.column(name), f"{self.name}, column '{name}'", self.place)
 
     def find(self, column: str | int | None, names: Sequence[str], role: str) -> str:
         """The given column, or else the first that has one of these names."""
@@ -55,16 +75,17 @@ class Table(ABC):
             if not 0 <= column < len(self.columns):
                 raise DataError(f"{self.name}: no column {column}; it has {len(self.columns)} columns, counted from 0")
             return self.columns[column]
-        if column is not None:
-            if column in self.columns:
-                return column
+        if column is not None and column not in self.columns:
             raise DataError(f"{self.name}: no column '{column}' for the {role}; columns are {_listed(self.columns)}")
-        if guessed := self.guess(names):
-            return guessed
-        raise DataError(
-            f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
-            f" {_listed(self.columns)}"
-        )
+        chosen = self.guess(names) if column is None else column
+        if chosen is None:
+            raise DataError(
+                f"{self.name}: no column looks like the {role}; choose one with --{role}-col ({role}= in Python):"
+                f" {_listed(self.columns)}"
+            )
+        if self.written.count(chosen) > 1:
+            raise DataError(f"{self.name}: several columns are called '{chosen}'; rename all but the {role}'s")
+        return chosen
 
     def guess(self, names: Sequence[str]) -> str | None:
         """The column that has the first of these names."""
@@ -76,14 +97,12 @@ class FrameTable(Table):
     """A frame in memory."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.name, self.columns = "frame", table.column_names
-        for place, field in enumerate(table.schema):
-            if pa.types.is_string_view(field.type):  # comes from polars; few Arrow functions support it
-                table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
-        self.table = table
+        self.name = "frame"
+        self._set_columns(table.column_names)
+        self.table = _with_known_types(table.rename_columns(self.columns))
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
-        return self.table.select(list(columns))
+        return _checked(self.table.select(list(columns)), self.name)
 
 
 class ParquetTable(Table):
@@ -92,14 +111,19 @@ class ParquetTable(Table):
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.name
         try:
-            self.columns = pa.parquet.read_schema(path).names
+            self._set_columns(pa.parquet.read_schema(path).names)
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
+        wanted = [self.written[self.columns.index(name)] for name in columns]
+        is_clear = all(self.written.count(name) == 1 for name in wanted)
         try:
-            return pa.parquet.read_table(self.path, columns=list(columns))
-        except (pa.ArrowException, OSError) as error:
+            with pa.parquet.ParquetFile(self.path) as file:
+                table = file.read(columns=wanted if is_clear else None)
+            table = table.select(wanted).rename_columns(columns) if is_clear else table.rename_columns(self.columns)
+            return _checked(_with_known_types(table.select(columns)), self.name)
+        except (pa.ArrowException, OSError, KeyError) as error:
             raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
 
@@ -108,32 +132,44 @@ class DelimitedTable(Table):
 
     are_typed = False
 
-    def __init__(self, path: Path, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: bool = True,
+        no_header_names: Sequence[str] = EVENT_COLUMNS,
+        encoding: str | None = None,
+    ) -> None:
         self.path, self.name = path, path.name
-        first = _first_row(path)
-        self.double_colon = "::" in first
+        self.text = check_text(path, encoding)
+        self.encoding, self.note = self.text.encoding, self.text.note
+        first = self.text.first_line()
+        self.double_colon = re.match(r"[^,\t;|]*::", first) is not None
         has_tabs = any(suffix.lower() in (".tsv", ".tab") for suffix in path.suffixes[-2:])
         self.delimiter = "\x1f" if self.double_colon else "\t" if has_tabs else max(",\t;|", key=first.count)
+        if not self.double_colon:
+            self.text.check_quotes(self.delimiter)
         cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
-        self.header = header and not self.double_colon
+        self.header = header and (not self.double_colon or _are_names(cells))
+        if not header and _are_names(cells):
+            raise DataError(f"{path}: starts with a header, {_listed(cells)}; give names of columns, not numbers")
         more = [f"column{place}" for place in range(len(no_header_names), len(cells))]
-        self.columns = cells if self.header else [*no_header_names, *more][: len(cells)]
-        if len(set(self.columns)) < len(cells):
-            raise DataError(f"{path}: two columns have the same name: {_listed(self.columns)}")
+        self._set_columns(cells if self.header else [*no_header_names, *more][: len(cells)])
 
-    def read(
-        self, columns: Sequence[str], text: Sequence[str] = (), encoding: str = "utf8", threads: bool = True
-    ) -> pa.Table:
+    def place(self, row: int) -> str:
+        mark = "\x1f" if self.double_colon else self.delimiter
+        line = self.text.line_of(row + self.header, mark, quoted=not self.double_colon)
+        return super().place(row) if line is None else f"{super().place(row)} (line {line:,})"
+
+    def read(self, columns: Sequence[str], text: Sequence[str] = (), threads: bool = True) -> pa.Table:
         try:
-            source: Any = self.path
+            source: Any = self.text.open()
             if self.double_colon:
-                source = pa.BufferReader(_open_bytes(self.path).read().replace(b"::", b"\x1f"))
-            table = pa.csv.read_csv(
+                source = pa.BufferReader(source.read().replace(b"::", b"\x1f"))
+            return pa.csv.read_csv(
                 source,
                 read_options=pa.csv.ReadOptions(
                     column_names=self.columns,
                     skip_rows=1 if self.header else 0,
-                    encoding=encoding,
                     block_size=8 << 20,
                     use_threads=threads,
                 ),
@@ -148,33 +184,36 @@ class DelimitedTable(Table):
             )
         except pa.ArrowInvalid as error:
             reason = first_line(error)
-            if "invalid UTF8" in reason:
-                return self.read(columns, text, "latin-1")
             if "Empty CSV file" in reason:
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
-                return self.read(columns, text, encoding, threads=False)
-            reason = re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - self.header:,}", reason)
+                return self.read(columns, text, threads=False)
+            reason = re.sub(r"Row #(\d+)", lambda match: self.place(int(match[1]) - self.header - 1), reason)
             raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
-        if encoding == "utf8" and any(pa.types.is_binary(field.type) for field in table.schema):
-            return self.read(columns, text, "latin-1")
-        return table
 
 
-def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] = EVENT_COLUMNS) -> Table:
-    """Open a path (format by suffix), a pandas or polars frame, or anything with the Arrow stream interface."""
+def open_table(
+    source: Any,
+    header: bool = True,
+    no_header_names: Sequence[str] = EVENT_COLUMNS,
+    encoding: str | None = None,
+) -> Table:
+    """Open a path (format by suffix), a pandas or polars frame, or anything with the Arrow stream interface.
+
+    encoding: of a text file; by default decided by its content, see `macrid.data.texts`.
+    """
     if isinstance(source, str | PathLike):
         path = Path(source)
         _check_readable(path)
         if path.suffix.lower() in (".parquet", ".pq"):
             return ParquetTable(path)
-        return DelimitedTable(path, header, no_header_names)
+        return DelimitedTable(path, header, no_header_names, encoding)
     try:
         if hasattr(source, "__arrow_c_stream__") or type(source).__module__.startswith("pandas"):
             return FrameTable(pa.table(source))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         reason = "; ".join(str(part) for part in error.args)
         raise DataError(f"frame: a column mixes types or has an unsupported type ({reason})") from error
     raise DataError(
@@ -183,82 +222,33 @@ def open_table(source: Any, header: bool = True, no_header_names: Sequence[str] 
     )
 
 
-def encode_ids(column: pa.ChunkedArray, where: str, typed: bool = True) -> tuple[np.ndarray, Ids]:
-    """Codes (int32, one per row) and the distinct ids they stand for.
-
-    Ids without a type (from text files) are integers if all of them read the same when written back.
-    """
-    if pa.types.is_nested(column.type):
-        raise DataError(f"{where}: contains lists; give one row per user and item (`explode` in pandas and polars)")
-    encoded = _dictionary_encoded(column, where)
-    values = encoded.dictionary
-    nameless = pc.is_in(values, pa.array(MISSING_IDS)) if pa.types.is_string(values.type) else values.is_null()
-    if encoded.null_count or pc.any(nameless).as_py():
-        missing = np.flatnonzero(nameless.take(encoded.indices).fill_null(True).to_numpy(zero_copy_only=False))
-        if missing.size:
-            raise DataError(
-                f"{where}: row {missing[0] + 1:,} has no id ({len(missing):,} such rows, not counting the header);"
-                " drop these rows or fill in the ids"
-            )
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    if not typed and pa.types.is_string(values.type) and len(values):
-        are_integers = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
-        if pc.all(are_integers).as_py():
-            values = values.cast(pa.int64())
-    try:
-        return codes, Ids(values)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+def free_names(names: Sequence[str], reserved: Collection[str] = ()) -> list[str]:
+    """Distinct names, none of them empty or reserved: underscores are added where needed."""
+    free: list[str] = []
+    for place, name in enumerate(names):
+        name = name if name.strip() else f"column{place}"
+        while name in free or name in reserved:
+            name += "_"
+        free.append(name)
+    return free
 
 
-def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArray:
-    """As a single chunk, strings as `pa.string()`."""
-    if pa.types.is_floating(column.type):  # pandas turns integers with gaps into floats; gaps are reported later
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-        try:
-            column = column.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{where}: ids have fractions; use strings or integers") from error
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    if is_text(column.type.value_type):
-        column = column.cast(pa.dictionary(column.type.index_type, pa.string()))
-    return column.combine_chunks()
+class Items(NamedTuple):
+    """An items table."""
+
+    ids: Ids
+    columns: pa.Table
+    """All but the ids; the one with the item's name is called 'title'."""
+    notes: tuple[str, ...] = ()
+    """What a report should say about it."""
 
 
-def numbers(column: pa.ChunkedArray, where: str) -> np.ndarray:
-    """A column as numbers; an error names the first row that is not one."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        column = _parsed(column, where)
-    if column.null_count:
-        column = column.cast(pa.float64())
-    result = column.to_numpy()
-    if result.dtype.kind == "f" and np.isnan(result).any():
-        raise DataError(f"{where}: row {np.flatnonzero(np.isnan(result))[0] + 1:,} is empty; a number is required")
-    return result
-
-
-def _parsed(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
-    try:
-        return column.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        values = column.to_pylist()
-    for row, value in enumerate(values):
-        try:
-            values[row] = None if value is None else float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{where}: row {row + 1:,} is {value!r}, which is not a number") from None
-    return pa.chunked_array([pa.array(values, pa.float64())])
-
-
-def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Table]:
-    """The ids of an items table, and its other columns; the one with the item's name is called 'title'.
+def read_items(source: Any, same_column: str | None = None, encoding: str | None = None) -> Items:
+    """The ids of an items table, and its other columns.
 
     same_column: the item column of the events, used if the items table has it too.
     """
-    table = open_table(source, no_header_names=MOVIE_COLUMNS)
+    table = open_table(source, no_header_names=MOVIE_COLUMNS, encoding=encoding)
     key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
     title = table.guess(TITLE_NAMES)
     titles = [] if title in (None, key) else [title]
@@ -269,12 +259,47 @@ def read_items(source: Any, same_column: str | None = None) -> tuple[Ids, pa.Tab
         repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
     rest = [name for name in columns.column_names if name not in (key, *titles)]
-    names = ["title"] * len(titles)
-    for name in rest:  # another column named 'title' or 'id' gets a trailing underscore
-        while name in names or name == "id":
-            name += "_"
-        names.append(name)
-    return ids, columns.select([*titles, *rest]).rename_columns(names)
+    names = free_names(["title"] * len(titles) + rest, RESERVED_COLUMNS)
+    written = [table.written[table.columns.index(name)] for name in rest]
+    pairs = zip(written, names[len(titles) :], strict=True)
+    notes = [f"column '{old}' is called '{new}'" for old, new in pairs if old != new]
+    notes = [table.note, *notes] if table.note else notes
+    return Items(
+        ids,
+        columns.select([*titles, *rest]).rename_columns(names),
+        tuple(f"{table.name}: {note}" for note in notes),
+    )
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether cells are a header rather than the ids of a first row."""
+    known = {_plain(name) for name in (*USER_NAMES, *ITEM_NAMES)}
+    return any(_plain(cell) in known for cell in cells[:2])
+
+
+def _with_known_types(table: pa.Table) -> pa.Table:
+    """With types that Arrow's functions support: not that of polars' strings, nor one that an extension defines."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
+        elif isinstance(field.type, pa.BaseExtensionType):
+            table = table.set_column(place, field.name, table.column(place).cast(field.type.storage_type))
+    return table
+
+
+def _checked(table: pa.Table, name: str) -> pa.Table:
+    """A table whose text is UTF-8, which Arrow takes for granted."""
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        for column in table.column_names:
+            for row, value in enumerate(table.column(column)):
+                try:
+                    value.as_py()
+                except UnicodeDecodeError:
+                    raise DataError(f"{name}, column '{column}': {row_text(row)} is not UTF-8; correct it") from None
+        raise DataError(f"{name}: damaged ({first_line(error)})") from error
+    return table
 
 
 def _plain(name: str) -> str:
@@ -296,27 +321,6 @@ def _check_readable(path: Path) -> None:
         raise DataError(f"{path}: no such file; check the path (relative to {Path.cwd()})") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _open_bytes(path: Path) -> Any:
-    return pa.input_stream(str(path), compression="detect")
-
-
-def _first_row(path: Path) -> str:
-    try:
-        start: bytes = _open_bytes(path).read(1 << 20)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
-    if b"\0" in start:
-        raise DataError(f"{path}: not text in UTF-8 or Latin-1; save it as UTF-8 CSV or as Parquet")
-    first = re.split(rb"[\r\n]", start, maxsplit=1)[0]
-    try:
-        line = first.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        line = first.decode("latin-1")
-    if not line.strip():
-        raise DataError(f"{path}: the first line is empty; start the file with its header")
-    return line
 
 
 def to_frame(table: pa.Table, as_: FrameKind = "arrow") -> Any:
