@@ -3,20 +3,26 @@
 import copy
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 import macrid
-from macrid import runs
+from macrid import manifest, runs
+from macrid.concepts.meaning import meaning_of
 from macrid.data.split import HeldOut
-from macrid.errors import RunError
+from macrid.errors import EditedWarning, RunError
 
 
 @pytest.fixture
@@ -32,7 +38,8 @@ def test_a_run_contains_weights_settings_items_and_log_and_nothing_pickled(run, 
     model, _ = trained
     names = {path.name for path in run.iterdir()}
     assert names == {
-        "config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors", "axes.safetensors"
+        "config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors", "axes.safetensors",
+        "manifest.json",
     }  # fmt: skip
     config = json.loads((run / "config.json").read_text())
     assert config["class"] == "MacridVAE"
@@ -71,6 +78,7 @@ def test_a_run_with_a_setting_that_was_removed_opens(run, trained):
     config = json.loads((run / "config.json").read_text())
     config["settings"]["total_correlation"] = 0.3
     (run / "config.json").write_text(json.dumps(config))
+    manifest.seal(run)
     model = macrid.load(run, device="cpu")
     assert model.settings == trained[0].settings
 
@@ -101,6 +109,7 @@ def test_weights_with_nan_are_refused(run):
 
 def test_a_damaged_log_is_an_error(run):
     (run / "log.jsonl").write_text("{oops")
+    manifest.seal(run)
     with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
@@ -135,6 +144,7 @@ def test_a_damaged_file_is_named(run, name, damage):
 def test_weights_that_do_not_match_the_items_are_refused(run):
     table = pq.read_table(run / "items.parquet")
     pq.write_table(table.slice(0, 50), run / "items.parquet")
+    manifest.seal(run)
     with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
@@ -152,6 +162,7 @@ def test_weights_that_do_not_match_the_items_are_refused(run):
 def test_an_unusable_config_is_refused(run, change, named):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, **change}))
+    manifest.seal(run)
     with pytest.raises(RunError, match=named):
         macrid.load(run)
 
@@ -251,3 +262,108 @@ def test_integer_and_string_ids_survive(tmp_path):
         again = macrid.load(tmp_path / "r")
         assert list(again.items) == ids
         assert again.recommend(ids[:2], 2).items == model.recommend(ids[:2], 2).items
+
+
+@pytest.fixture(scope="module")
+def whole(shop_split, tmp_path_factory):
+    """A run with every kind of file."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    macrid.train(
+        shop_split, folder, concepts=3, dim=6, epochs=2, batch_size=60, device="cpu", baselines=False, start="random"
+    )
+    manifest.update(folder, {"map.safetensors": b"x" * 50, "inspection.json": "{}"})
+    return folder
+
+
+@given(number=st.integers(0, 99), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_any_file_is_noticed(whole, number, place, bit):
+    files = sorted(file.name for file in whole.iterdir())
+    name = files[number % len(files)]
+    content = (whole / name).read_bytes()
+    changed = bytearray(content)
+    changed[int(place * len(content))] ^= 1 << bit
+    (whole / name).write_bytes(changed)
+    try:
+        assert runs.examine(whole)
+        if name in runs.CACHES:
+            macrid.load(whole, "cpu")
+        else:
+            with pytest.raises((RunError, EditedWarning), match=re.escape(str(whole))):
+                macrid.load(whole, "cpu")
+    finally:
+        (whole / name).write_bytes(content)
+
+
+def test_an_edited_name_is_used_with_a_warning_until_it_is_accepted(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    names = json.loads((run / "names.json").read_text("utf-8"))
+    names["concepts"][1]["name"] = "mine"
+    (run / "names.json").write_text(json.dumps(names), "utf-8")
+    with pytest.warns(EditedWarning, match=r"names\.json: edited .*macrid doctor .* --accept"):
+        model = macrid.load(run, "cpu")
+    assert meaning_of(model).names.concept_name(1) == "mine"
+    assert runs.examine(run) == {"names.json": "edited since macrid wrote it"}
+    runs.accept(run)
+    assert runs.examine(run) == {}
+    assert meaning_of(macrid.load(run, "cpu")).names.concept_name(1) == "mine"
+
+
+def test_a_damaged_run_is_not_accepted(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes()[:-1] + b"!")
+    with pytest.raises(RunError, match=r"model\.safetensors: damaged"):
+        runs.accept(run)
+    with pytest.raises(RunError, match=r"model\.safetensors: damaged"):
+        macrid.load(run)
+
+
+INDPTR, INDICES = "test.history.indptr", "test.history.indices"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        (INDPTR, lambda values: values + 1, "row starts"),
+        (INDPTR, lambda values: values.flip(0), "row starts"),
+        (INDPTR, lambda values: values[:-1], "row starts"),
+        (INDPTR, lambda values: torch.cat([values, values[-1:]]), "51 users, targets of 50"),
+        (INDPTR, lambda values: values[:0], "damaged"),
+        (INDICES, lambda values: values + 1000, "items beyond"),
+        (INDICES, lambda values: -1 - values, "items beyond"),
+        (INDICES, lambda values: values * 0, "twice"),
+        (INDICES, lambda values: values.float(), "damaged"),
+        ("items", lambda _: torch.tensor(10_000), "10,000 items"),
+        ("items", lambda _: torch.tensor([1, 2]), "damaged"),
+    ],
+)
+def test_held_out_users_that_make_no_sense_are_refused(whole, tmp_path, name, change, problem):
+    run = shutil.copytree(whole, tmp_path / "run")
+    tensors = load_file(run / "heldout.safetensors")
+    save_file({**tensors, name: change(tensors[name]).contiguous()}, run / "heldout.safetensors")
+    manifest.seal(run)
+    with pytest.raises(RunError, match=problem):
+        macrid.load(run)
+    assert problem in runs.examine(run)["run"]
+
+
+def test_ids_that_occur_twice_and_popularities_that_are_no_counts_are_refused(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    table = pq.read_table(run / "items.parquet")
+    for column, values, problem in (
+        ("id", [table["id"][0].as_py()] * len(table), "twice"),
+        ("popularity", [-1] * len(table), "count"),
+        ("popularity", [0.5] * len(table), "count"),
+        ("popularity", [None] + [1] * (len(table) - 1), "count"),
+    ):
+        place = table.column_names.index(column)
+        pq.write_table(table.set_column(place, column, pa.array(values)), run / "items.parquet")
+        manifest.seal(run)
+        with pytest.raises(RunError, match=problem):
+            macrid.load(run)
+
+
+def test_a_run_without_its_manifest_is_damaged(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "manifest.json").unlink()
+    with pytest.raises(RunError, match=r"manifest\.json: damaged \(it is missing"):
+        macrid.load(run)

@@ -42,6 +42,10 @@ class CollapseWarning(UserWarning):
     """At most half of the concepts are in effective use."""
 
 
+class EditedWarning(UserWarning):
+    """A file of a run that people may edit is not the one that macrid wrote."""
+
+
 class RangeWarning(UserWarning):
     """A move beyond the range of real users; it stops at the edge of that range unless told to go further."""
 

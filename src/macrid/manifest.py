@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from errno import EISDIR
 from pathlib import Path
 from typing import TypeVar
 
@@ -92,17 +93,23 @@ def check(
         raise DamagedError(folder, wrong)
 
 
-def update(folder: Path, contents: Mapping[str, bytes | str]) -> None:
-    """Replace some files of a folder, all of them or none. An `OSError` says that none was."""
+def update(folder: Path, contents: Mapping[str, bytes | str] | Callable[[], Mapping[str, bytes | str]]) -> None:
+    """Replace some files of a folder, all of them or none. An `OSError` says that none was.
+
+    contents: or a function that makes them while no other process writes to the folder.
+    """
     with locked(folder):
         _finish(folder)
         entries = read(folder)
         if entries is None:  # made before there were manifests
             seal(folder)
             entries = read(folder) or {}
-        encoded = {name: text.encode() if isinstance(text, str) else text for name, text in contents.items()}
+        made = contents() if callable(contents) else contents
+        encoded = {name: text.encode() if isinstance(text, str) else text for name, text in made.items()}
         try:
             for name, content in encoded.items():
+                if (folder / name).is_dir():
+                    raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
                 write_atomically(_next(folder, name), content)
             digests = {name: hashlib.sha256(content).hexdigest() for name, content in encoded.items()}
             write_atomically(folder / FILE, _text(entries | digests))

@@ -11,7 +11,8 @@ effects.json         what every knob does to the lists of validation users
 heldout.safetensors  the held-out users, so that `evaluate` needs only the run
 map.safetensors      item positions on the studio's map, once requested
 inspection.json      the output of `inspect`, once the studio requested it
-training/            the checkpoint of an unfinished training
+manifest.json        the SHA-256 of each of these files, checked whenever a run is opened
+training/            an unfinished training: its checkpoint, and the run so far (`draft`)
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -35,15 +38,16 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from macrid import manifest
 from macrid.concepts.axes import KINDS, remember_range
 from macrid.concepts.effects import effects_from_json
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import Names
 from macrid.data.ids import Ids
-from macrid.data.interactions import binary_csr
 from macrid.data.split import HeldOut
-from macrid.errors import MacridError, RunError, first_line
-from macrid.files import check_free, new_folder, recover, write_atomically, writing
+from macrid.data.store import checked_csr, distinct_ids
+from macrid.errors import DataError, EditedWarning, MacridError, RunError, first_line
+from macrid.files import check_free, new_folder, recover, writing
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.epoch import Epoch
@@ -52,7 +56,9 @@ from macrid.settings import ADDED, REMOVED, TrainingSettings
 from macrid.version import __version__
 
 FORMAT = 1
-TRAINING = "training"  # the subfolder of checkpoints
+TRAINING = "training"  # the subfolder of an unfinished training
+NOT_TURNED = 1e-3  # of the products of axes, which are 0 and 1
+REMEDY = "restore it from a copy, or train again; `macrid doctor RUN` checks all files"
 PART = 4 << 20  # bytes at both ends of the weights that identify them
 RESERVED_COLUMNS = ("id", "popularity")
 FILES = (
@@ -67,6 +73,19 @@ FILES = (
     "heldout.safetensors",
     "map.safetensors",
     "inspection.json",
+    manifest.FILE,
+)
+CACHES = ("map.safetensors", "inspection.json")  # computed again if damaged
+EDITABLE = ("names.json",)  # by people, too
+UNREADABLE = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    pa.ArrowException,
 )
 
 
@@ -78,12 +97,14 @@ def save(
     heldout: dict[str, HeldOut] | None = None,
     metrics: dict[str, Any] | None = None,
     data: dict[str, Any] | None = None,
+    fingerprint: dict[str, Any] | None = None,
     keep_training: bool = False,
 ) -> None:
     """Write a run.
 
     overwrite: replace a non-empty folder; its contents survive until the new run is complete.
     heldout: validation and test users to keep with the run. metrics, data: for metrics.json and config.json.
+    fingerprint: of what the model was trained on.
     keep_training: keep the checkpoint, because training may continue.
     """
     model.check_fitted()
@@ -91,12 +112,14 @@ def save(
     check_place(target, overwrite)
     config = {
         "format": FORMAT,
+        "has_manifest": True,  # earlier runs have none
         "class": type(model).__name__,
         "version": __version__,
         "settings": model.settings.model_dump(),
         "training": None if model.training is None else model.training.model_dump(),
         "labelled": getattr(model, "labelled", None),
         "data": data or {},
+        "fingerprint": fingerprint,
     }
     remedy = "nothing was changed; free some space or choose another folder"
     with writing(target, RunError, remedy), new_folder(target) as temporary:
@@ -116,6 +139,7 @@ def save(
         if metrics is not None:
             (temporary / "metrics.json").write_text(_pretty(metrics), "utf-8")
         (temporary / "config.json").write_text(_pretty(config), "utf-8")
+        manifest.seal(temporary)
         if keep_training and (target / TRAINING).exists():
             shutil.copytree(target / TRAINING, temporary / TRAINING)
 
@@ -126,18 +150,30 @@ def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
 
 
 def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
-    """The model of a run, ready to recommend.
+    """The model of a run, ready to recommend; a `RunError` if any of its files is damaged.
 
     mapped: memory-map the weights, so that processes share them.
     """
     path = Path(folder)
+
+    def read() -> Recommender:
+        model = _model_of(path, read_config(path))
+        fill(model, path, mapped=mapped)
+        return model
+
+    return manifest.steadily(path, read).to(device)
+
+
+def fill(model: Recommender, folder: str | PathLike[str], *, mapped: bool = False) -> None:
+    """Restore a model of the same class and settings from a run, on the CPU."""
+    path = Path(folder)
     config = read_config(path)
-    model = _model_of(path, config)
+    _check(path, config)
     table = _read(path, "items.parquet", pa.parquet.read_table)
     state = _read(path, "model.safetensors", load_file)
     try:
-        model.items = Ids(table.column("id").combine_chunks())
-        model.popularity = table.column("popularity").to_numpy()
+        model.items = distinct_ids(table.column("id").combine_chunks())
+        model.popularity = _popularity(table)
         attributes = [name for name in table.column_names if name not in RESERVED_COLUMNS]
         model.table = table.select(attributes) if attributes else None
         model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
@@ -147,37 +183,93 @@ def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = Fa
             raise ValueError("model.safetensors contains NaN or infinite values")
         model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
         _check_meaning(meaning := _read_meaning(path), model)
+        sample = _sample(path, len(model.items))
         if isinstance(model, MacridVAE):
-            model.meaning, model.sample = meaning, read_sample(path)
+            model.meaning, model.sample = meaning, sample
             if config.get("labelled") is not None:
                 model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
-    except (KeyError, TypeError, ValueError, RuntimeError, pa.ArrowException) as error:
-        raise RunError(f"{path}: damaged run, its files do not match ({first_line(error)})") from error
-    return model.to(device)
+    except (*UNREADABLE, DataError) as error:
+        raise RunError(f"{path}: damaged run, its files do not match ({first_line(error)}); {REMEDY}") from error
+    _warn_of_edits(path)
+
+
+def examine(folder: str | PathLike[str]) -> dict[str, str]:
+    """What is wrong with a run, by file; empty if nothing is."""
+    path = Path(folder)
+    try:
+        config = read_config(path)
+        wrong = manifest.problems(path)
+        if not wrong and config.get("has_manifest") and not (path / manifest.FILE).exists():
+            wrong = {manifest.FILE: "missing"}
+        if not {*wrong} - {*CACHES, *EDITABLE}:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EditedWarning)
+                load(path, "cpu")
+                read_metrics(path)
+    except manifest.DamagedError as error:
+        wrong = error.problems
+    except RunError as error:
+        return {"run": str(error)}
+    for name in {*wrong} & {*EDITABLE}:
+        wrong[name] = "edited since macrid wrote it" if (path / name).exists() else "deleted"
+    return wrong
+
+
+def accept(folder: str | PathLike[str]) -> None:
+    """Take a run as it is, with what people edited; a `RunError` if anything else is wrong."""
+    path = Path(folder)
+    for name, problem in examine(path).items():
+        if name not in (*EDITABLE, *CACHES):
+            raise RunError(f"{path}: cannot be accepted, {name}: {problem}")
+    with writing(path, RunError):
+        manifest.seal(path)
 
 
 def keep(model: Recommender, folder: str | PathLike[str]) -> None:
-    """Write a model's axes, names and effects of knobs into its run; the other files are left alone."""
+    """Write a model's axes, names and effects of knobs into its run, together; the other files are left alone."""
     path, meaning = Path(folder), meaning_of(model)
     read_config(path)
+    contents: dict[str, bytes | str] = {}
+    if meaning.effects or (path / "effects.json").exists():
+        contents["effects.json"] = _effects_text(meaning)
+    if meaning.axes:
+        contents["axes.safetensors"] = _axes_bytes(meaning)
+    if meaning.names is not None:
+        contents["names.json"] = _pretty(meaning.names.as_json())
     with writing(path, RunError, "the previous ones are kept"):
-        if meaning.effects or (path / "effects.json").exists():
-            write_atomically(path / "effects.json", _effects_text(meaning))
-        if meaning.axes:
-            write_atomically(path / "axes.safetensors", _axes_bytes(meaning))
-        if meaning.names is not None:
-            write_names(meaning.names, path)
+        _put(path, contents)
 
 
 def write_metrics(metrics: dict[str, Any], run: Path) -> None:
     """Put scores into a run in place of those it has."""
     with writing(run / "metrics.json", RunError, "free some space"):
-        write_atomically(run / "metrics.json", _pretty(metrics))
+        _put(run, {"metrics.json": _pretty(metrics)})
 
 
-def write_names(names: Names, run: Path) -> None:
-    """Write names.json; raises an `OSError` if it cannot."""
-    write_atomically(run / "names.json", _pretty(names.as_json()).encode())
+def _put(path: Path, contents: Any) -> None:
+    """Replace files of a run, all of them or none; raises an `OSError` if it cannot."""
+    try:
+        manifest.update(path, contents)
+    except manifest.DamagedError as error:
+        raise RunError(f"{error}; {REMEDY}") from None
+
+
+def read_metrics(run: Path) -> dict[str, Any]:
+    """The scores of a run, empty if it has none."""
+    if not (run / "metrics.json").exists():
+        return {}
+    metrics = _read(run, "metrics.json", lambda file: json.loads(file.read_text(encoding="utf-8")))
+    if not isinstance(metrics, dict):
+        raise RunError(f"{run / 'metrics.json'}: damaged (it holds no scores); {REMEDY}")
+    return metrics
+
+
+def write_names(names: Callable[[], Names], run: Path) -> None:
+    """Write names.json; raises an `OSError` if it cannot.
+
+    names: called while no other process writes to the run.
+    """
+    _put(run, lambda: {"names.json": _pretty(names().as_json())})
 
 
 def read_names(run: Path) -> Names:
@@ -205,6 +297,7 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path}: written by macrid {config.get('version', '?')} in format {config['format']}, but macrid"
             f" {__version__} reads formats up to {FORMAT}; upgrade with `pip install -U macrid`"
         )
+    _check(path, config, ["config.json"])
     return config
 
 
@@ -222,54 +315,90 @@ def weights_digest(run: Path) -> str:
 
 def read_heldout(folder: str | PathLike[str], split: str) -> HeldOut:
     """The "validation" or "test" users kept in a run."""
-    path = Path(folder)
-    read_config(path)
-    if not (path / "heldout.safetensors").exists():
-        raise RunError(f"{path}: has no held-out users to evaluate on; train on a prepared folder")
-    tensors = _read(path, "heldout.safetensors", load_file)
-    try:
-        matrices = {
-            side: binary_csr(
-                tensors[f"{split}.{side}.indptr"].numpy(),
-                tensors[f"{split}.{side}.indices"].numpy(),
-                (len(tensors[f"{split}.{side}.indptr"]) - 1, int(tensors["items"])),
-            )
-            for side in ("history", "target")
-        }
-    except KeyError:
-        raise RunError(f"{path}: has no {split} users") from None
-    return HeldOut(matrices["history"], matrices["target"], Ids.range(matrices["history"].shape[0]))
+    groups = _read_groups(Path(folder))
+    if not groups:
+        raise RunError(f"{folder}: has no held-out users to evaluate on; train on a prepared folder")
+    if split not in groups:
+        raise RunError(f"{folder}: has no {split} users")
+    return groups[split]
 
 
 def read_validation(folder: str | PathLike[str]) -> HeldOut | None:
     """The validation users kept in a run, if any."""
-    try:
-        return read_heldout(folder, "validation")
-    except RunError:
-        return None
+    return _read_groups(Path(folder)).get("validation")
 
 
 def read_histories(folder: str | PathLike[str], which: str | None = None) -> sp.csr_array | None:
     """Histories of one group of held-out users, or of all of them (None if the run keeps none)."""
     if which is not None:
         return read_heldout(folder, which).history
-    if not (Path(folder) / "heldout.safetensors").exists():
-        return None
-    histories, failure = [], None
-    for group in ("test", "validation"):
-        try:
-            histories.append(read_heldout(folder, group).history)
-        except RunError as error:  # a run may keep only one of the groups
-            failure = error
-    if not histories and failure is not None:
-        raise failure
-    return sp.csr_array(sp.vstack(histories))
+    groups = _read_groups(Path(folder))
+    histories = [groups[name].history for name in ("test", "validation") if name in groups]
+    return sp.csr_array(sp.vstack(histories)) if histories else None
+
+
+def _read_groups(path: Path) -> dict[str, HeldOut]:
+    """The held-out users of a run by group, as many as it keeps."""
+    config = read_config(path)
+    _check(path, config, ["heldout.safetensors"])
+    if not (path / "heldout.safetensors").exists():
+        return {}
+    tensors = _read(path, "heldout.safetensors", load_file)
+    try:
+        names = sorted({name.split(".")[0] for name in tensors} - {"items"})
+        return {name: _group(tensors, name, int(tensors["items"])) for name in names}
+    except UNREADABLE as error:
+        raise RunError(f"{path / 'heldout.safetensors'}: damaged ({first_line(error)}); {REMEDY}") from error
+
+
+def _group(tensors: dict[str, Tensor], name: str, items: int) -> HeldOut:
+    matrices = []
+    for side in ("history", "target"):
+        indptr, indices = (tensors[f"{name}.{side}.{part}"].numpy() for part in ("indptr", "indices"))
+        if indptr.dtype != np.int64 or indices.dtype != np.int32:
+            raise ValueError(f"{name}.{side}: index arrays of {indptr.dtype} and {indices.dtype}")
+        matrices.append(matrix := checked_csr(indptr, indices, (len(indptr) - 1, items)))
+        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(indptr))
+        if len(np.unique(rows * items + indices)) < len(indices):
+            raise ValueError(f"{name}.{side}: an item occurs twice for one user")
+    history, target = matrices
+    if history.shape != target.shape:
+        raise ValueError(f"{name}: histories of {history.shape[0]} users, targets of {target.shape[0]}")
+    return HeldOut(history, target, Ids.range(history.shape[0]))
 
 
 def read_sample(folder: str | PathLike[str]) -> sp.csr_array | None:
     """Held-out users whose range bounds moves, if the run keeps any."""
     histories = read_histories(folder)
     return None if histories is None else histories[:SAMPLE]
+
+
+def _sample(path: Path, items: int) -> sp.csr_array | None:
+    sample = read_sample(path)
+    if sample is not None and sample.shape[1] != items:
+        raise ValueError(f"heldout.safetensors has {sample.shape[1]:,} items, items.parquet {items:,}")
+    return sample
+
+
+def _check(path: Path, config: dict[str, Any], names: list[str] | None = None) -> None:
+    """A `RunError` if a file is not the one that was written."""
+    try:
+        manifest.check(path, names, (*CACHES, *EDITABLE), required=bool(config.get("has_manifest")))
+    except manifest.DamagedError as error:
+        raise RunError(f"{error}; {REMEDY}") from None
+
+
+def _warn_of_edits(path: Path) -> None:
+    for name in manifest.problems(path, EDITABLE):
+        remedy = f"`macrid doctor {quote(str(path))} --accept` takes it as it is"
+        warnings.warn(f"{path / name}: edited since macrid wrote it; {remedy}", EditedWarning, stacklevel=5)
+
+
+def _popularity(table: pa.Table) -> np.ndarray:
+    popularity: np.ndarray = table.column("popularity").to_numpy()
+    if not np.issubdtype(popularity.dtype, np.integer) or np.any(popularity < 0):
+        raise ValueError("items.parquet: popularity is not a count for every item")
+    return popularity
 
 
 def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
@@ -338,6 +467,8 @@ def _check_meaning(meaning: Meaning, model: Recommender) -> None:
         )
         if not fits or not np.isfinite(np.concatenate([axes.rotation.ravel(), *map(np.ravel, ends)])).all():
             raise ValueError(f"axes.safetensors: {kind} axes do not fit {concepts} concepts of {dim} dimensions")
+        if np.abs(axes.rotation @ axes.rotation.swapaxes(1, 2) - np.eye(dim)).max() > NOT_TURNED:
+            raise ValueError(f"axes.safetensors: {kind} axes are not at right angles")
     in_use = meaning.in_use
     if in_use and (len(in_use) != concepts or not {*in_use} <= {"original", *meaning.axes}):
         raise ValueError(f"axes.safetensors: the axes in use do not fit {concepts} concepts")
@@ -380,11 +511,11 @@ def _read_log(path: Path) -> list[Epoch]:
 
 def _read(path: Path, name: str, reader: Any) -> Any:
     if not (path / name).is_file():
-        raise RunError(f"{path}: damaged run, {name} is missing")
+        raise RunError(f"{path}: damaged run, {name} is missing; {REMEDY}")
     try:
         return reader(path / name)
-    except (OSError, ValueError, SafetensorError, pa.ArrowException) as error:
-        raise RunError(f"{path / name}: damaged and cannot be read ({first_line(error)})") from error
+    except (OSError, ValueError, RecursionError, SafetensorError, pa.ArrowException) as error:
+        raise RunError(f"{path / name}: damaged and cannot be read ({first_line(error)}); {REMEDY}") from error
 
 
 def _pretty(value: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import macrid
-from macrid import runs
+from macrid import manifest, runs
 from macrid.concepts.effects import strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.naming import find
@@ -334,7 +334,7 @@ def test_a_run_that_cannot_be_written_is_named_and_unchanged(invoke, world, monk
         raise PermissionError(13, "Permission denied")
 
     before = {path.name: path.read_bytes() for path in world.iterdir()}
-    monkeypatch.setattr(runs, "write_atomically", refuse)
+    monkeypatch.setattr(manifest, "write_atomically", refuse)
     code, out, err = invoke(args[0], world, *args[1:], columns=80)
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {world}: ")

@@ -15,7 +15,7 @@ from scipy.special import log_softmax, logsumexp
 from scipy.stats import spearmanr
 
 import macrid
-from macrid import runs
+from macrid import manifest, runs
 from macrid.concepts import axes as axes_module
 from macrid.concepts import naming
 from macrid.concepts.axes import (
@@ -502,7 +502,7 @@ def test_keep_replaces_axes_names_and_effects_and_nothing_else(run):
     runs.keep(model, run)
     after = {path.name: path.read_bytes() for path in run.iterdir()}
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {"axes.safetensors", "names.json", "effects.json"}
+    assert changed == {"axes.safetensors", "names.json", "effects.json", "manifest.json"}
     assert_same_meaning(macrid.load(run, "cpu"), model)
     with pytest.raises(RunError, match="nowhere"):
         runs.keep(model, run.parent / "nowhere")
@@ -520,6 +520,7 @@ def test_effects_are_kept_until_the_axes_turn(run):
 def test_effects_that_do_not_fit_the_model_are_refused(run, wrong):
     effects = json.loads((run / "effects.json").read_text("utf-8"))
     (run / "effects.json").write_text(json.dumps([effects[-1] | wrong]))
+    manifest.seal(run)
     with pytest.raises(RunError, match=rf"effects\.json: .*{next(iter(wrong))} {next(iter(wrong.values()))}"):
         macrid.load(run)
 
@@ -528,6 +529,7 @@ def test_a_run_without_axes_and_names_still_loads(run):
     (run / "axes.safetensors").unlink()
     (run / "names.json").unlink()
     (run / "effects.json").unlink()
+    manifest.seal(run)
     model = macrid.load(run, "cpu")
     assert meaning_of(model) == Meaning()
     assert space_of(model).range_of(0) is not None  # from the held-out users it keeps
@@ -558,6 +560,7 @@ def rewritten(run, tensors=None, **about):
     changed = {**load_file(path), **(tensors or {})}
     changed, metadata = ({k: v for k, v in part.items() if v is not None} for part in (changed, metadata))
     save_file(changed, path, metadata)
+    manifest.seal(run)
 
 
 SPARSE = {"sparsity.rotation": random_rotation(np.random.default_rng(0)).astype(np.float32)[None].repeat(7, axis=0)}
@@ -585,6 +588,7 @@ EYE = np.stack([np.eye(DIM, dtype=np.float32)] * 7)
         {"tensors": {"independence.rotation": EYE[:6]}},
         {"tensors": {"independence.rotation": EYE[:, :8, :8]}},
         {"tensors": {"independence.rotation": EYE * np.float32(np.nan)}},
+        {"tensors": {"independence.rotation": EYE + np.float32(0.01)}},
         {"tensors": {"independence.rotation": None}},
         {"tensors": {"attributes.low": EYE[:6, 0]}},
         {"in_use": json.dumps(["independence"] * 6)},

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import macrid
-from macrid import runs
+from macrid import manifest, runs
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import space_of
 from macrid.serving.schemas import about, lists
@@ -82,6 +82,7 @@ def test_knobs_that_do_nothing_stay_in_the_full_list_unless_a_person_named_them(
     effects = json.loads((own_run / "effects.json").read_text("utf-8"))
     bare = [effect | {"moves": 0.0} if effect["concept"] == 2 else effect for effect in effects]
     (own_run / "effects.json").write_text(json.dumps(bare), "utf-8")
+    manifest.seal(own_run)
     client = client_of(own_run, edits="yes")
     idle = {effect["dimension"] for effect in bare if effect["concept"] == 2}
     assert idle
@@ -99,6 +100,7 @@ def test_knobs_that_do_nothing_stay_in_the_full_list_unless_a_person_named_them(
 
 def test_without_effects_knobs_come_in_the_order_of_their_evidence(client_of, own_run):
     (own_run / "effects.json").unlink()
+    manifest.seal(own_run)
     card = about.Model.model_validate(ok(client_of(own_run).get("/v1/model")))
     assert card.towards_effects == []
     bags = next(entry for entry in card.concepts if entry.name == "bags")
@@ -513,7 +515,7 @@ def test_names_that_do_not_fit_the_model_are_ignored(client_of, own_run):
 
 def test_names_stay_if_the_run_cannot_be_written(client_of, own_run, monkeypatch):
     client = client_of(own_run)
-    monkeypatch.setattr("macrid.runs.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
+    monkeypatch.setattr("macrid.manifest.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
     problem(client.patch("/v1/concepts/0", json={"name": "things"}), 409, "disk full")
     assert "things" not in client.get("/v1/model").text
 
@@ -572,6 +574,7 @@ def test_users_of_an_events_file_are_known_by_id(client_of, shop_run, shop_model
 def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, own_run, tmp_path):
     config = json.loads((own_run / "config.json").read_text("utf-8"))
     (own_run / "config.json").write_text(json.dumps({**config, "data": {"min_rating": 4}}), "utf-8")
+    manifest.seal(own_run)
     model = runs.load(own_run, "cpu")
     liked = ["bag-0011", "mug-0003"]
     disliked = model.recommend(liked, 5).ids
@@ -589,6 +592,7 @@ def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, o
 
 def test_a_run_without_names_is_named_on_opening(client_of, own_run):
     (own_run / "names.json").unlink()
+    manifest.seal(own_run)
     assert {entry["name"] for entry in ok(client_of(own_run).get("/v1/model"))["concepts"]} >= {"bags", "mugs"}
 
 

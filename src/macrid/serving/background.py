@@ -24,6 +24,7 @@ from typing import Any, Literal
 from safetensors import safe_open
 from safetensors.numpy import save
 
+from macrid import manifest
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
 from macrid.runs import load, read_histories, weights_digest
@@ -125,6 +126,7 @@ def _version(what: str, run: Path, weights: str) -> str:
 
 def _read(what: str, folder: Path) -> tuple[Any, str, str]:
     """Result, weights digest and version."""
+    manifest.check(folder, [FILES[what]], required=False)
     if what == "inspection":
         content = json.loads((folder / FILES[what]).read_bytes())
         return content["inspection"], content["weights"], content["digest"]
@@ -158,7 +160,7 @@ def main(run: Path, spare: Path, what: str, weights: str) -> None:
             return
         content = compute(what, run, weights)
         try:
-            write_atomically(run / FILES[what], content)
+            manifest.update(run, {FILES[what]: content})
         except OSError:
             write_atomically(spare / FILES[what], content)
 

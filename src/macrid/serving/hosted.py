@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,11 +22,12 @@ from macrid.concepts.understanding import fresh_names
 from macrid.control.engine import Engine
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
-from macrid.files import lock, write_atomically, writing
+from macrid.files import write_atomically, writing
+from macrid.manifest import FILE as MANIFEST
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
-from macrid.runs import FILES, load, read_config, read_names, weights_digest, write_names
+from macrid.runs import CACHES, EDITABLE, FILES, load, read_config, read_names, weights_digest, write_names
 from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
@@ -158,13 +158,19 @@ class Hosted:
     def rename(self, change: Callable[[Names], Names]) -> None:
         """Change the names and save them in the run; one change at a time across processes."""
         self.concepts()
-        with self._renaming, _locked(self.run):
+        changed = self.names
+
+        def change_current() -> Names:
+            nonlocal changed
             if self._is_turned():
                 raise RunError("the axes have been turned since the run was opened; reload it, then rename")
             self.refresh_names()
             changed = change(self.names)
+            return changed
+
+        with self._renaming:
             with writing("names.json", RunError, "nothing was renamed"):
-                write_names(changed, self.run)
+                write_names(change_current, self.run)
             meaning_of(self.model).names = changed
             self._names_at = _changed(self.run / "names.json")
 
@@ -213,21 +219,7 @@ def _read_metrics(run: Path) -> dict[str, Any] | None:
 
 def _fingerprint(run: Path) -> dict[str, tuple[int, int] | None]:
     """Changes with every file read on opening, except names, which are refreshed anyway."""
-    return {name: _changed(run / name) for name in FILES if name not in ("names.json", *CACHED.values())}
-
-
-@contextmanager
-def _locked(run: Path) -> Iterator[None]:
-    """Hold the lock of a run; after 5 s, go ahead without it."""
-    descriptor = os.open(run, os.O_RDONLY)
-    try:
-        for _ in range(500):
-            if lock(descriptor):
-                break
-            time.sleep(0.01)
-        yield
-    finally:
-        os.close(descriptor)
+    return {name: _changed(run / name) for name in FILES if name not in (*EDITABLE, *CACHES, MANIFEST)}
 
 
 def _changed(path: Path) -> tuple[int, int] | None:
