@@ -16,6 +16,10 @@ REMOVED = {"total_correlation": 0.0}
 """Settings that runs and checkpoints of earlier versions may have, with the values that changed nothing."""
 ADDED = {"assignment_temperature": None, "whole_history": "off", "concept_shares": "off", "neighbours": 0}
 """Settings that runs and checkpoints of earlier versions lack, with the values that change nothing."""
+WIDEST = 10**8
+"""Neurons in a layer; far beyond what fits in memory."""
+MOST = 10**9
+"""Epochs, users per step and other counts; beyond any use."""
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 COMMON, TRAINING, ADVANCED = PANELS = "Common", "Training", "Advanced"
@@ -82,7 +86,7 @@ class MacridVAESettings(Settings):
     """Weight of the KL divergence [beta]."""
     hidden_layers: int = Field(0, ge=0, le=3)
     """Hidden layers of the encoder's shared network [f_nn]."""
-    width: int = Field(100, ge=1)
+    width: int = Field(100, ge=1, le=WIDEST)
     """Neurons in each hidden layer."""
     dropout: Training[float] = Field(0.6, ge=0, lt=1)
     """Share of each history, and of each hidden layer's input, dropped at random in training. Unless set, higher for
@@ -164,7 +168,7 @@ class MultDAESettings(Settings):
     """Dimensions of the two item tables."""
     hidden_layers: int = Field(0, ge=0, le=3)
     """Hidden layers between the item tables."""
-    width: int = Field(100, ge=1)
+    width: int = Field(100, ge=1, le=WIDEST)
     """Neurons in each hidden layer."""
     dropout: Training[float] = Field(0.5, ge=0, lt=1)
     """Share of each history dropped at random in training."""
@@ -233,19 +237,19 @@ def model_settings(name: str) -> type[Settings]:
 class TrainingSettings(Settings):
     """How a model is trained."""
 
-    epochs: Common[int] = Field(200, ge=1)
+    epochs: Common[int] = Field(200, ge=1, le=MOST)
     """Maximum number of passes over the training users."""
-    batch_size: Training[int | None] = Field(None, ge=1)
+    batch_size: Training[int | None] = Field(None, ge=1, le=MOST)
     """Users per step; by default 500, or fewer to give an epoch at least five steps."""
     learning_rate: Training[float] = Field(3e-3, gt=0)
     """Adam's learning rate."""
     l2: Training[float] = Field(0.0, ge=0)
     """L2 regularisation of all parameters."""
-    beta_warmup: Training[int] = Field(0, ge=0)
+    beta_warmup: Training[int] = Field(0, ge=0, le=MOST)
     """Epochs over which beta grows linearly from 0."""
     clip: float = Field(5.0, gt=0)
     """Maximum gradient norm; longer gradients are scaled down to it."""
-    patience: Training[int] = Field(15, ge=1)
+    patience: Training[int] = Field(15, ge=1, le=MOST)
     """Stop after this many epochs without a better validation NDCG@100."""
     balance: float = Field(0.0, ge=0, le=1)
     """How much to weigh down long histories: a user's likelihood is multiplied by items^−balance; 0 is the paper's
@@ -254,7 +258,7 @@ class TrainingSettings(Settings):
     """Epochs in the exponential moving average of the weights; 1 means no averaging."""
     likelihood: Literal["exact", "sampled"] = "exact"
     """Over all items (exact), or estimated from the history and a sample of others (for very large catalogues)."""
-    negatives: int = Field(1024, ge=1)
+    negatives: int = Field(1024, ge=1, le=MOST)
     """With sampled likelihood: other items per step, shared by all its users."""
     sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
     """With sampled likelihood: draw by the root of popularity, log-uniformly by popularity rank, or uniformly."""
@@ -262,7 +266,7 @@ class TrainingSettings(Settings):
     """With labels: the weight of an error about an item relative to one about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
-    scratch_mib: int = Field(16, ge=1)
+    scratch_mib: int = Field(16, ge=1, le=2**20)
     """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
     seed: Common[int] = Field(0, ge=0, lt=2**63)
     """Random seed; on a CPU the same seed gives the same model."""
@@ -271,7 +275,7 @@ class TrainingSettings(Settings):
 
     def users_per_step(self, users: int) -> int:
         """The batch size for so many train users."""
-        return self.batch_size or min(500, max(1, -(-users // 5)))
+        return max(1, min(self.batch_size or min(500, -(-users // 5)), users))
 
 
 class TrainingKeywords(TypedDict, total=False):
@@ -363,6 +367,10 @@ def _messages(settings: type[Settings], details: Sequence[Any]) -> Iterator[str]
             yield f"{_message(settings, detail)}, or {word}"
 
 
+def _plain(limit: float) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
 def _message(settings: type[Settings], detail: Any) -> str:
     if not detail["loc"]:
         return str(detail["msg"])
@@ -375,7 +383,7 @@ def _message(settings: type[Settings], detail: Any) -> str:
               "less_than": ("lt", "below"), "less_than_equal": ("le", "at most")}  # fmt: skip
     if detail["type"] in limits:
         key, words = limits[detail["type"]]
-        return f"{name} is {detail['input']!r}; it must be {words} {detail['ctx'][key]:g}"
+        return f"{name} is {detail['input']!r}; it must be {words} {_plain(detail['ctx'][key])}"
     if name == "token":
         return f"invalid token: {detail['msg'].lower()}"  # without the secret itself
     return f"{name} is {detail['input']!r}; {detail['msg'].lower()}"

@@ -7,7 +7,6 @@ import sys
 import warnings
 
 import typer
-from rich.text import Text
 
 # Idle torch threads should spin only briefly: long spinning makes training many times slower on shared cores, and no
 # spinning a fifth slower on free ones. Must be set before torch is loaded; no module imported here loads it.
@@ -31,8 +30,8 @@ from macrid.cli import (
     traverse,
     tune,
 )
-from macrid.cli.common import Command, error_console, show_warning
-from macrid.errors import MacridError
+from macrid.cli.common import Command, show_warning
+from macrid.cli.ending import check_working_folder, end, flush, prepare_streams
 
 app = typer.Typer(
     name="macrid",
@@ -71,13 +70,17 @@ def _root(version: bool = typer.Option(False, "--version", help="Show the versio
 
 
 def main() -> None:
-    """Run the command line; a user error is one line on standard error and exit code 1."""
+    """Run the command line; whatever goes wrong is one line on standard error and exit code 1, or 2 for usage."""
     warnings.showwarning = show_warning
+    code: str | int | None = None
     try:
-        app(prog_name="macrid")
-    except MacridError as error:
-        error_console.print(Text.assemble(("error: ", "bold red"), " ".join(str(error).split("\n"))), soft_wrap=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        error_console.print("interrupted")
-        sys.exit(130)
+        prepare_streams()
+        check_working_folder()
+        try:
+            app(prog_name="macrid")
+        except SystemExit as stop:
+            code = stop.code
+        flush()
+    except (Exception, KeyboardInterrupt) as error:
+        code = end(error)
+    sys.exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -50,12 +51,23 @@ error_console = Console(stderr=True)  # everything else
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line on standard error."""
-    error_console.print(Text.assemble(("warning: ", "yellow"), str(message)), soft_wrap=True)
+    error_console.print(Text.assemble(("warning: ", "yellow"), one_line(str(message))), soft_wrap=True)
+
+
+def one_line(text: str, longest: int = UNWRAPPED) -> str:
+    """A message without line breaks and control characters, its middle left out if it is too long."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    plain = text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in plain)
 
 
 def column(name: str | None) -> str | int | None:
-    """A column name; digits are a column number, from 0, in a file without a header."""
-    return int(name) if name is not None and name.isdigit() else name
+    """A column name; a whole number is a column's place, from 0, in a file without a header."""
+    from macrid.data.ids import whole_number
+
+    number = None if name is None else whole_number(name)
+    return name if number is None or number < 0 else number
 
 
 class Command(TyperCommand):
@@ -70,7 +82,13 @@ class Command(TyperCommand):
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """On standard output, in escapes where its encoding lacks a character."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, allow_nan=False)
+    typer.echo(text)
 
 
 def setting(settings: type[Settings], name: str) -> Any:

@@ -55,6 +55,9 @@ def prepare(
     ),
     seed: int = typer.Option(98765, help="Seed of the split."),
     items: Path | None = typer.Option(None, help="A table with one row per item: id, title, attributes."),
+    encoding: str | None = typer.Option(
+        None, help="Encoding of the text files, such as latin-1; by default decided by the content of each."
+    ),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not empty."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
@@ -83,6 +86,7 @@ def prepare(
                 min_rating=min_rating,
                 min_items=min_items,
                 items=items,
+                encoding=encoding,
             )
         error_console.print(str(data.report), soft_wrap=True)
         with working("splitting"):
@@ -109,7 +113,7 @@ def prepare(
 
 def _refuse_options(context: typer.Context, source: str) -> None:
     """Catalogue data sets have a fixed recipe; an option it would ignore is an error."""
-    recipe = ("user_col", "item_col", "rating_col", "min_rating", "min_items", "heldout", "seed", "items")
+    recipe = ("user_col", "item_col", "rating_col", "min_rating", "min_items", "heldout", "seed", "items", "encoding")
     refused = [name for name in recipe if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if refused:
         raise DataError(f"{source}: has its own recipe; remove {flags(refused)}, or give the data set's file instead")

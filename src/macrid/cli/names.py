@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.table import Table
 
-from macrid.cli.common import console, number, print_json, table, working
+from macrid.cli.common import column, console, number, print_json, table, working
 from macrid.cli.inspect import effects_table, shown
 from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
@@ -82,9 +82,9 @@ def names(
 def _renamed(names: Any, text: str) -> Any:
     place, equals, name = text.partition("=")
     parts = place.strip().split(".")
-    if not equals or not 1 <= len(parts) <= 2 or not all(part.isdigit() for part in parts):
+    numbers = [number for number in map(column, parts) if isinstance(number, int)]
+    if not equals or not 1 <= len(parts) <= 2 or len(numbers) < len(parts):
         raise RequestError(f"--set {text!r}: give K=NAME for a concept or K.J=NAME for a dimension, such as 4=handbags")
-    numbers = [int(part) for part in parts]
     if len(numbers) == 1:
         return names.renamed(numbers[0], name)
     ends = ARROW.split(name)

@@ -47,6 +47,7 @@ def recommend(
     min_rating: float | None = for_many(
         None, help="Count only items rated this high as history; by default the training's threshold, if any."
     ),
+    encoding: str | None = for_many(None, help="Encoding of --input if it is text; by default decided by its content."),
     overwrite: bool = for_many(False, "--overwrite", help="Replace --output if it exists."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
@@ -86,8 +87,8 @@ def recommend(
         if min_rating is None and rating_col is None:
             min_rating = model.min_rating
         columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
-        limits |= {"exclude_seen": exclude_seen}
-        counts = _recommend_for_all(model, input, output, n, {**columns, "min_rating": min_rating}, limits)
+        how = {**columns, "min_rating": min_rating, "encoding": encoding}
+        counts = _recommend_for_all(model, input, output, n, how, {**limits, "exclude_seen": exclude_seen})
         if json:
             print_json(counts)
         else:
@@ -111,7 +112,7 @@ def _recommend_for_all(
 ) -> dict[str, Any]:
     """Write n items for every user who has that many left.
 
-    columns: user, item, rating and min_rating. limits: exclude_seen, include and exclude.
+    columns: user, item, rating, min_rating and encoding. limits: exclude_seen, include and exclude.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -85,7 +85,7 @@ def steer(
 def _read(text: str) -> list[Any]:
     try:
         moves = json_.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"--moves is not JSON ({error}); give the 'moves' of an earlier answer") from None
     if not isinstance(moves, list):
         raise RequestError("--moves is not a list; give the 'moves' of an earlier answer")

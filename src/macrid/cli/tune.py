@@ -107,7 +107,7 @@ def _fixed(texts: list[str]) -> dict[str, Any]:
         name, value = name.strip().replace("-", "_"), value.strip()
         try:
             settings[name] = json_.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             settings[name] = value
     return settings
 
@@ -127,7 +127,7 @@ def _check_folder(out: Path, name: str, storage: str | None) -> None:
     if best.exists():
         try:
             other = json_.loads(best.read_text(encoding="utf-8"))["study"]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
             raise StudyError(f"{best}: not written by a search; move it away or give another --out") from None
         if other != name:
             raise StudyError(f"{out}: holds the search '{other}', not '{name}'; give another --out")

@@ -18,6 +18,7 @@ from macrid.errors import SettingsError
 from macrid.models.base import Encoding, Posterior, Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, explained, on_device
 from macrid.models.epoch import Epoch
+from macrid.models.memory import check_memory
 from macrid.models.neighbours import Neighbours
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, Decoder, Mixture, pairs, top
@@ -120,6 +121,7 @@ class NeuralRecommender(Recommender):
         """Set up an untrained network."""
         self.training = training
         device = choose_device(training.device)
+        check_memory(self, len(data.users), len(data.items), training, device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.network = self._build(len(data.items))
         self._start(data.matrix, training.seed)
