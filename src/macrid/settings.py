@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypedDict, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from macrid.errors import SettingsError
@@ -35,9 +35,9 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _refuse_booleans(cls, value: Any) -> Any:
-        """Which are numbers to Python; no setting is one."""
-        if isinstance(value, bool):
+    def _refuse_booleans(cls, value: Any, info: ValidationInfo) -> Any:
+        """Except where expected: they are numbers to Python."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise PydanticCustomError("boolean", "it cannot be true or false")
         return value
 
@@ -313,6 +313,8 @@ class ServingSettings(Settings):
     """Port to listen on; 0 picks a free one."""
     token: Common[str | None] = Field(None, min_length=8, repr=False)
     """A secret of at least eight characters that every API request must send as `Authorization: Bearer …`."""
+    open: Common[bool] = Field(False, strict=True)
+    """Let anybody in: required to listen beyond this machine without a token."""
     workers: Common[int] = Field(1, ge=1, le=256)
     """Worker processes; they share the weights."""
     threads: int | None = Field(None, ge=1)
@@ -346,12 +348,21 @@ class ServingSettings(Settings):
     """Most moves in a request."""
     max_body: int = Field(4 * 2**20, ge=1_024)
     """Largest request body, in bytes."""
+    max_header: int = Field(32 * 2**10, ge=1_024)
+    """Largest request header, in bytes, including the address."""
+    max_connections: int = Field(1_000, ge=1)
+    """Most open connections per process, or fewer if the system limits open files; beyond that, those idle longest are
+    closed."""
     max_waiting: int = Field(1_000, ge=1)
     """Requests that may wait for the model; further requests get 503."""
     together: int = Field(32, ge=1, le=4_096)
     """Requests that the model answers in one batch."""
     timeout: float = Field(30.0, gt=0)
     """Seconds before a request is abandoned."""
+    header_timeout: float = Field(10.0, gt=0)
+    """Seconds for a client to send a header."""
+    idle_timeout: float = Field(75.0, gt=0)
+    """Seconds before a connection without requests is closed."""
     drain: float = Field(1.0, ge=0)
     """Seconds during which a stopping server still accepts requests while it closes connections."""
 

@@ -23,7 +23,7 @@ async def _nothing(_):
 @pytest.fixture(scope="module")
 def described(shop_run):
     """The app with limits that random requests stay within."""
-    app = create_app(shop_run, ServingSettings.make(host="0.0.0.0", edits="no", timeout=60))
+    app = create_app(shop_run, ServingSettings.make(host="0.0.0.0", open=True, edits="no", timeout=60))
     app.router.lifespan_context = asynccontextmanager(_nothing)  # each request would start and stop the app
     yield schemathesis.openapi.from_asgi("/v1/openapi.json", app)
     app.state.service.close()

@@ -81,7 +81,7 @@ OTHERS = ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:
     [
         ({}, ("localhost:8000", "127.0.0.1", "[::1]:8000", "LOCALHOST"), OTHERS),
         ({"host": "127.0.0.2"}, ("127.0.0.2:8000", "localhost"), OTHERS),
-        ({"host": "0.0.0.0"}, ("shop.example", "10.0.0.7:8000"), ()),
+        ({"host": "0.0.0.0", "open": True}, ("shop.example", "10.0.0.7:8000"), ()),
         ({"hosts": ("Shop.Example", "*.inner.example", "::1")}, ("shop.example:8000", "a.inner.example", "[::1]"),
          ("localhost", "evil.example", "inner.example", "www.shop.example")),
     ],

@@ -216,7 +216,7 @@ def test_a_port_in_use_is_an_error():
 
 def test_the_address_works_in_a_browser():
     for host, expected in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")):
-        settings = ServingSettings.make(host=host, port=0)
+        settings = ServingSettings.make(host=host, port=0, open=True)
         with server.bind(settings) as bound:
             port = bound.getsockname()[1]
             assert server.address_of(bound, settings) == f"http://{expected}:{port}/"

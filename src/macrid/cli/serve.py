@@ -32,7 +32,8 @@ def serve(
     origins: list[str] = advanced(
         [], "--origin", help="A website whose pages may call the API, such as https://shop.example; repeatable."
     ),
-    open_page: bool = typer.Option(False, "--open", help="Open the studio in a browser."),
+    open: bool = typer.Option(False, "--open", help=str(ServingSettings.model_fields["open"].description)),
+    browser: bool = typer.Option(False, "--browser", help="Open the studio in a browser."),
     **settings: Any,
 ) -> None:
     """Serve a run: an HTTP API under /v1, and the studio, a page with a knob per dimension.
@@ -45,10 +46,11 @@ def serve(
     """
     settings |= {"token": token, "users": users and str(users), "pictures": pictures and str(pictures)}
     settings |= {"hosts": tuple(hosts) or None, "origins": tuple(origins) or None}
-    start(run, ServingSettings.make(options_for(ServingSettings, settings)), open_page=open_page)
+    settings |= {"open": open}
+    start(run, ServingSettings.make(options_for(ServingSettings, settings)), browser=browser)
 
 
-def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_next_port: bool = False) -> None:
+def start(run: Path, settings: ServingSettings, *, browser: bool = False, or_next_port: bool = False) -> None:
     """Serve and print the address; or_next_port: if the port is taken, use the next free one."""
     try:
         from macrid.serving import server
@@ -64,7 +66,7 @@ def start(run: Path, settings: ServingSettings, *, open_page: bool = False, or_n
         page = f"{address}#token={settings.token}" if with_token else address
         console.print(Text.assemble("the studio is at ", (page, "bold underline")), soft_wrap=True)
         error_console.print(f"API: {address}v1/openapi.json · stop with Ctrl-C", style="dim", soft_wrap=True)
-        if open_page:
+        if browser:
             webbrowser.open(page)
 
     error_console.print(Text(f"opening {run} …", "dim"))

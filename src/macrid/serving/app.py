@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from macrid.serving import problems
-from macrid.serving.guard import Guard
+from macrid.serving.guard import Guard, check_may_be_reached
 from macrid.serving.routes import health, routers
 from macrid.serving.schemas.about import Problem
 from macrid.serving.service import Service
@@ -35,13 +35,15 @@ def create_app(
     *,
     shared: Path | None = None,
     on_start: Callable[[Service], None] | None = None,
+    on_stop: Callable[[], None] = lambda: None,
     on_reload: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """An ASGI app that serves a run, including the studio.
 
-    shared, on_start, on_reload: for servers with several processes, see `macrid.serving.server`.
+    shared, on_start, on_stop, on_reload: for servers with several processes, see `macrid.serving.workers`.
     """
     settings = settings or ServingSettings.make()
+    check_may_be_reached(settings)
     service = Service(run, settings, shared, on_reload)
 
     @asynccontextmanager
@@ -50,6 +52,7 @@ def create_app(
             on_start(service)
         yield
         service.close()
+        on_stop()
 
     app = FastAPI(
         title="macrid",

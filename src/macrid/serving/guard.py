@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from macrid.errors import SettingsError
 from macrid.serving.problems import RefusedError, problem
+from macrid.serving.tokens import Tokens
 from macrid.settings import ServingSettings
 
 if TYPE_CHECKING:
     from macrid.serving.service import Service
 
+GONE = 499  # in the metrics, as in those of nginx: the client left before its request was complete
+LONGEST_LENGTH = 18  # digits of a content-length
 METHODS = ("GET", "HEAD", "POST", "PATCH", "OPTIONS")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger("macrid.serving")
@@ -57,6 +62,16 @@ def may_edit(settings: ServingSettings) -> bool:
     return settings.edits == "yes"
 
 
+def check_may_be_reached(settings: ServingSettings) -> None:
+    """Refuse an address beyond this machine without a token, unless anybody may come in."""
+    if is_local(settings.host) or settings.token is not None or settings.open:
+        return
+    raise SettingsError(
+        f"{settings.host} can be reached from other machines, and there is no token;"
+        " set one (MACRID_TOKEN=…), or let anybody in (--open)"
+    )
+
+
 class Guard:
     """An ASGI middleware."""
 
@@ -65,6 +80,7 @@ class Guard:
         local = (*LOCAL, self.settings.host) if is_local(self.settings.host) else ("*",)
         self.hosts = list(dict.fromkeys(map(in_brackets, self.settings.hosts or local)))
         self.host_check = TrustedHostMiddleware(_nothing, self.hosts, www_redirect=False)
+        self.tokens = None if self.settings.token is None else Tokens(self.settings.token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,7 +96,7 @@ class _Exchange:
         self.guard, self.scope, self._receive, self._send = guard, scope, receive, send
         self.headers = Headers(scope=scope)
         self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # relative to where the app is mounted
-        self.size, self.is_read, self.status = 0, False, 0
+        self.size, self.is_read, self.is_gone, self.status = 0, False, False, 0
         self.refusal: RefusedError | None = None
 
     async def run(self) -> None:
@@ -92,6 +108,8 @@ class _Exchange:
                 await guard.app(self.scope, self.receive, self.send)
         except RefusedError as error:
             self.refusal = error
+        except ClientDisconnect:
+            self.is_gone = True
         except TimeoutError:
             seconds = f"{guard.settings.timeout:g} s"
             if self.scope["method"] not in ("GET", "HEAD") and not self.is_read:
@@ -100,10 +118,12 @@ class _Exchange:
                 detail = f"no response within {seconds}; ask for less or try later"
                 self.refusal = RefusedError(503, detail, {"retry-after": "1"})
         except Exception as error:
-            log.error("%s %s failed", self.scope["method"], self.path, exc_info=error)
+            log.error("%s %s failed", self.scope["method"], quote(self.path, errors="replace"), exc_info=error)
             self.refusal = RefusedError(500, "internal error; see the log of the service")
         finally:
-            if self.refusal is not None and not self.status:
+            if self.is_gone:
+                self.status = self.status or GONE
+            elif self.refusal is not None and not self.status:
                 await self._refuse(self.refusal)
             route = getattr(self.scope.get("route"), "path", "/static" if self.path.startswith("/static/") else "other")
             method = self.scope["method"] if self.scope["method"] in METHODS else "other"
@@ -121,10 +141,12 @@ class _Exchange:
             if self.size > self.guard.settings.max_body:
                 self.refusal = self._too_large()
                 raise self.refusal
+        elif not self.is_read and not self.status:
+            self.is_gone = True
         return message
 
     async def send(self, message: Message) -> None:
-        if self.refusal is not None and not self.status:  # drop the response of the app
+        if self.is_gone or (self.refusal is not None and not self.status):  # drop the response of the app
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
@@ -152,14 +174,10 @@ class _Exchange:
             if not is_own and origin not in settings.origins:
                 raise RefusedError(403, "requests from pages of other sites are refused; allow a site with --origin")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > settings.max_body:
+        if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > settings.max_body:
             raise self._too_large()
-        if settings.token is not None and path not in (*PROBES, "/") and not path.startswith("/static/"):
-            scheme, _, credentials = headers.get("authorization", "").partition(" ")
-            token = credentials.strip() if scheme.lower() == "bearer" else ""
-            if not hmac.compare_digest(token.encode("latin-1"), settings.token.encode()):
-                detail = "missing or invalid token; send 'Authorization: Bearer TOKEN'"
-                raise RefusedError(401, detail, {"www-authenticate": "Bearer"})
+        if self.guard.tokens is not None and path not in (*PROBES, "/") and not path.startswith("/static/"):
+            await self.guard.tokens.check(headers.get("authorization", ""), self.scope.get("client"))
 
     async def _refuse_host(self, _: Message) -> None:
         """Replaces Starlette's plain-text response."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ from macrid.models.base import Recommender
 SUFFIXES = ("svg", "png", "jpg", "jpeg", "webp", "gif", "avif")
 MEDIA_TYPES = {f".{name}": f"image/{name}" for name in SUFFIXES} | {".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 LARGEST_FILE = 5 * 2**20  # bytes
+FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 CACHED_DRAWINGS = 4096  # a few KB each
 
 
@@ -74,9 +76,12 @@ def _files(model: Recommender, folder: Path) -> dict[int, Path]:
 
 
 def _read(file: Path) -> bytes | None:
+    """The content of a regular file that is still where it was; opening anything else could wait for ever."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(file, FLAGS)
         with os.fdopen(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode) or file.resolve() != file:
+                return None
             content = opened.read(LARGEST_FILE + 1)
     except OSError:
         return None

@@ -32,10 +32,10 @@ def problem(error: RefusedError, instance: str, **more: Any) -> Response:
     """An error response, with more members as needed."""
     content = {
         "type": "about:blank",
-        "title": _title(error.status),
+        "title": title(error.status),
         "status": error.status,
         "detail": str(error),
-        "instance": quote(instance),
+        "instance": quote(instance, errors="replace"),
         **more,
     }
     headers = {"cache-control": "no-store", **error.headers}
@@ -45,10 +45,11 @@ def problem(error: RefusedError, instance: str, **more: Any) -> Response:
 def answers(*statuses: int, common: tuple[int, ...] = COMMON) -> dict[int | str, dict[str, Any]]:
     """The error responses of a route, for its OpenAPI description."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": _title(status), "content": content} for status in sorted({*common, *statuses})}
+    return {status: {"description": title(status), "content": content} for status in sorted({*common, *statuses})}
 
 
-def _title(status: int) -> str:
+def title(status: int) -> str:
+    """The standard text of a status."""
     return TITLES.get(status) or HTTPStatus(status).phrase
 
 

@@ -12,10 +12,10 @@ from fastapi.responses import Response
 from macrid.pictures import layout
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import answers
-from macrid.serving.routes.common import Serves, Serving, reply
+from macrid.serving.routes.common import Serves, Serving, Strict, reply
 from macrid.serving.schemas import about
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 
 
 @router.get("/model", response_model=about.Model, tags=["about"])

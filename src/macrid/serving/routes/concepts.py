@@ -6,10 +6,10 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from macrid.serving.problems import answers
-from macrid.serving.routes.common import Number, Serves, Serving, reply
+from macrid.serving.routes.common import Number, Serves, Serving, Strict, reply
 from macrid.serving.schemas import about, requests
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 
 
 @router.get(

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
 from macrid.serving.recommending import check_limits
-from macrid.serving.routes.common import Limit, Offset, PathId, Serves, Serving, listed, reply
+from macrid.serving.routes.common import Limit, Offset, PathId, Serves, Serving, Strict, listed, reply
 from macrid.serving.schemas import about, lists, requests
 from macrid.serving.schemas.wire import LONGEST_ID
 
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 
 
 @router.get("/items", response_model=about.ItemPage, responses=answers(404, 409), tags=["items"])
@@ -50,16 +51,20 @@ async def items(body: requests.ItemsRequest, hosted: Serves) -> Response:
 
 
 @router.get("/items/{item:path}", response_model=about.Item, responses=answers(404), tags=["items"])
-async def item(item: PathId, hosted: Serves) -> Response:
+async def item(item: PathId, hosted: Serves, service: Serving) -> Response:
     """Everything known about an item."""
-    position, table, concepts = hosted.position(item), hosted.model.table, None
+    return reply(await service.slowly(_item, hosted, hosted.position(item)))
+
+
+def _item(hosted: Hosted, position: int) -> dict[str, Any]:
+    table, concepts = hosted.model.table, None
     attributes = {} if table is None else table.slice(position, 1).to_pylist()[0]
     attributes.pop("title", None)
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
     found = {"concept_share": None, "second_concept": None, "second_share": None, **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
-    return reply({**found, "concepts": concepts, "attributes": attributes, "picture": picture})
+    return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}
 
 
 @router.get(
@@ -68,9 +73,9 @@ async def item(item: PathId, hosted: Serves) -> Response:
     responses={**answers(404), 200: {"description": "A picture.", "content": {"image/*": {}}}, 304: {}},
     tags=["items"],
 )
-async def picture(item: PathId, request: Request, hosted: Serves) -> Response:
+async def picture(item: PathId, request: Request, hosted: Serves, service: Serving) -> Response:
     """The picture of an item."""
-    content, media_type = hosted.pictures.of(hosted.position(item)) or (None, None)
+    content, media_type = await service.slowly(hosted.pictures.of, hosted.position(item)) or (None, None)
     if content is None:
         raise RefusedError(404, f"item {item[:80]!r} has no picture")
     etag = f'"{sha256(content).hexdigest()[:16]}"'

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from macrid.serving.problems import answers
-from macrid.serving.routes.common import Limit, Offset, PathId, Serves, listed, reply
+from macrid.serving.routes.common import Limit, Offset, PathId, Serves, Strict, listed, reply
 from macrid.serving.schemas import about
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 
 
 @router.get("/users", response_model=about.UserPage, tags=["people"])

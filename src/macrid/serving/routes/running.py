@@ -8,13 +8,13 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.routes.common import NO_STORE, Serves, Serving, reply
+from macrid.serving.routes.common import NO_STORE, Serves, Serving, Strict, reply
 from macrid.serving.schemas import about, requests
 from macrid.version import __version__
 
 NO_TOKEN: dict[str, Any] = {"security": []}
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 health = APIRouter(tags=["running"])
 """Probes and metrics; at the root and under /v1."""
 

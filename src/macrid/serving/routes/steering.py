@@ -21,10 +21,10 @@ from macrid.pictures import layout
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
 from macrid.serving.recommending import Person, batch, moves_of, person_of, recommend
-from macrid.serving.routes.common import Serves, Serving, reply
+from macrid.serving.routes.common import Serves, Serving, Strict, reply
 from macrid.serving.schemas import lists, requests
 
-router = APIRouter(prefix="/v1", responses=answers())
+router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 
 
 class Direct(APIRoute):

@@ -11,7 +11,7 @@ LONGEST_ID = 1_000  # characters
 
 
 def _id(value: object) -> object:
-    if type(value) is int or (type(value) is str and len(value) <= LONGEST_ID):
+    if (type(value) is int and abs(value) < 10**LONGEST_ID) or (type(value) is str and len(value) <= LONGEST_ID):
         return value
     raise PydanticCustomError("id", "an id is a string or an integer")
 
@@ -32,7 +32,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 class Wire(BaseModel):
     """Base class of requests and responses."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Move(Wire, json_schema_extra={"examples": [{"concept": "bags", "dimension": "size", "to": 0.3}]}):
