@@ -1,13 +1,14 @@
 """From data to a run in Python: the same as on the command line, whole or as far as it came."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import polars as pl
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
 import macrid
 from macrid import cli, runs, workflow
@@ -21,7 +22,7 @@ from macrid.workflow import Progress
 QUICK = {"concepts": 3, "dim": 6, "epochs": 2, "batch_size": 60, "seed": 4, "device": "cpu"}
 COMPLETE = {
     "config.json", "model.safetensors", "items.parquet", "log.jsonl", "metrics.json", "axes.safetensors", "names.json",
-    "effects.json", "heldout.safetensors",
+    "effects.json", "heldout.safetensors", "manifest.json",
 }  # fmt: skip
 
 
@@ -35,12 +36,11 @@ def prepared(shop_split, tmp_path_factory):
 def content(run):
     """What a run holds, without what differs from one time to the next."""
     found = {}
+    assert runs.examine(run) == {}
     for file in run.iterdir():
-        if file.suffix == ".safetensors":
-            with safe_open(file, "numpy") as opened:
-                tensors = {name: value.tolist() for name, value in load_file(file).items()}
-                found[file.name] = tensors, opened.metadata()
-        elif file.suffix == ".jsonl":
+        if file.name in ("manifest.json", "training"):
+            continue
+        if file.suffix == ".jsonl":
             lines = [json.loads(line) for line in file.read_text().splitlines()]
             found[file.name] = [{**line, "seconds": 0} for line in lines]
         else:
@@ -119,41 +119,198 @@ def test_no_callback_is_needed_and_nothing_is_printed(shop_split, tmp_path, caps
     assert capsys.readouterr() == ("", "")
 
 
-def interrupt_at(phase, epoch=None):
+def interrupt_at(phase, epoch=None, text=None):
     def watch(event):
-        if event.phase == phase and (epoch is None or (event.epoch is not None and event.epoch.epoch == epoch)):
+        is_epoch = epoch is None or (event.epoch is not None and event.epoch.epoch == epoch)
+        if event.phase == phase and is_epoch and (text is None or text in event.text):
             raise KeyboardInterrupt
 
     return watch
 
 
-@pytest.mark.parametrize(
-    ("phase", "left"),
-    [
-        ("reading", None),
-        ("training", {"training"}),
-        ("scoring", {"training"}),
-        ("understanding", COMPLETE - {"names.json", "effects.json"}),
-        ("comparing", COMPLETE),
-    ],
-)
-def test_an_interruption_leaves_what_was_done(prepared, tmp_path, monkeypatch, phase, left):
+PHASES = [
+    ("reading", None),
+    ("training", None),
+    ("scoring", None),
+    ("understanding", "naming"),
+    ("understanding", "knobs"),
+    ("comparing", "EASE"),
+    ("comparing", "Popularity"),
+]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(prepared, tmp_path_factory):
+    """Models and the runs that they lead to."""
+    folder = tmp_path_factory.mktemp("whole")
+    settings = {"macridvae": QUICK, "popularity": {"device": "cpu"}}
+    return {
+        name: (own, content(macrid.train(prepared, folder / name, model=name, **own).path))
+        for name, own in settings.items()
+    }
+
+
+@pytest.mark.parametrize("model", ["macridvae", "popularity"])
+@pytest.mark.parametrize(("phase", "text"), PHASES)
+def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
+    prepared, tmp_path, uninterrupted, model, phase, text
+):
+    settings, expected = uninterrupted[model]
+    out, epoch = tmp_path / "run", 2 if phase == "training" else None
+    try:
+        macrid.train(prepared, out, model=model, progress=interrupt_at(phase, epoch, text), **settings)
+        assert model == "popularity"  # it has fewer phases
+    except KeyboardInterrupt:
+        if phase == "reading":
+            assert not out.exists()
+        else:
+            assert runs.examine(out) == {}
+            assert runs.read_config(out)["is_unfinished"]
+            with pytest.raises(RunError, match="--resume, or start over with --overwrite"):
+                macrid.train(prepared, out, model=model, **settings)
+    done = []
+    resumed = macrid.train(
+        prepared, out, model=model, resume=True, progress=lambda event: done.append(event.phase), **settings
+    )
+    assert content(resumed.path) == expected
+    assert not (out / "training").exists()
+    if phase in ("understanding", "comparing"):
+        assert not {"training", "scoring"} & {*done}
+    again = macrid.load(out, "cpu")
+    history = list(resumed.model.items[:3])
+    assert again.recommend(history, 5) == resumed.model.recommend(history, 5)
+
+
+def test_an_interrupted_run_has_what_was_done_so_far(prepared, tmp_path):
+    def left(phase, text=None, epoch=None):
+        out = tmp_path / f"{phase}{text}"
+        with pytest.raises(KeyboardInterrupt):
+            macrid.train(prepared, out, progress=interrupt_at(phase, epoch, text), **QUICK)
+        return {file.name for file in out.iterdir()}
+
+    first = COMPLETE - {"metrics.json", "names.json", "effects.json"} | {"training"}
+    assert left("training", epoch=2) == first
+    assert left("scoring") == first | {"metrics.json"}
+    assert left("comparing") == COMPLETE | {"training"}
+
+
+KILLED = """
+import os, sys
+import macrid
+from macrid.workflow import Progress
+
+def watch(event):
+    if event.phase == sys.argv[3] and (event.phase != "training" or event.epoch is not None):
+        os.kill(os.getpid(), 9)
+
+macrid.train(sys.argv[1], sys.argv[2], progress=watch, **eval(sys.argv[4]))
+"""
+
+
+@pytest.mark.parametrize("phase", ["training", "understanding", "comparing"])
+def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterrupted, phase):
+    settings, expected = uninterrupted["macridvae"]
     out = tmp_path / "run"
+    command = [sys.executable, "-c", KILLED, str(prepared), str(out), phase, repr(settings)]
+    assert subprocess.run(command, check=False).returncode == -9
+    with pytest.raises(RunError, match=r"unfinished.*--resume"):
+        macrid.load(out)
+    assert content(macrid.train(prepared, out, resume=True, **settings).path) == expected
+    assert sorted(file.name for file in tmp_path.iterdir() if not file.name.endswith(".partial")) == ["run"]
+
+
+def test_a_finished_training_is_resumed_to_itself(prepared, tmp_path, uninterrupted):
+    settings, expected = uninterrupted["macridvae"]
+    run = macrid.train(prepared, tmp_path / "run", **settings)
+    notes = []
+    again = macrid.train(prepared, run.path, resume=True, progress=lambda event: notes.append(event.text), **settings)
+    assert notes[-1].endswith("training is finished")
+    assert again.metrics == run.metrics
+    assert content(again.path) == expected
+    history = list(run.model.items[:3])
+    assert again.model.recommend(history, 5) == run.model.recommend(history, 5)
+    for other in ({"epochs": 3}, {"dim": 7}, {"seed": 5}):
+        with pytest.raises(RunError, match=r"finished.*--overwrite"):
+            macrid.train(prepared, run.path, resume=True, **{**settings, **other})
+
+
+def test_a_draft_of_other_data_or_settings_is_not_resumed(prepared, shop_split, tmp_path):
+    for model, settings, other in (
+        ("macridvae", QUICK, {"dim": 7}),
+        ("ease", {"device": "cpu"}, {"regularisation": 3}),
+    ):
+        out = tmp_path / model
+        with pytest.raises(KeyboardInterrupt):
+            macrid.train(prepared, out, model=model, progress=interrupt_at("comparing"), **settings)
+        with pytest.raises(RunError, match=f"different {next(iter(other))} "):
+            macrid.train(prepared, out, model=model, resume=True, **{**settings, **other})
+        fewer = replace(shop_split, test=shop_split.validation)
+        with pytest.raises(RunError, match="different interactions"):
+            macrid.train(fewer, out, model=model, resume=True, **settings)
+
+
+def test_a_resumed_training_may_run_for_longer(prepared, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        macrid.train(prepared, out, progress=interrupt_at(phase, 2 if phase == "training" else None), **QUICK)
-    if left is None:
-        assert not out.exists()
-        return
-    if phase == "training":
-        left = {"training", "config.json", "model.safetensors", "items.parquet", "log.jsonl", "heldout.safetensors",
-                "axes.safetensors"}  # fmt: skip
-    assert {file.name for file in out.iterdir()} == left
-    if "training" in left:
-        resumed = macrid.train(prepared, out, resume=True, **QUICK)
-        whole = macrid.train(prepared, tmp_path / "whole", **QUICK)
-        assert content(resumed.path) == content(whole.path)
-    else:
-        assert "baselines" not in json.loads((out / "metrics.json").read_text())
+        macrid.train(prepared, tmp_path / "run", progress=interrupt_at("comparing"), **QUICK)
+    longer = {**QUICK, "epochs": 4}
+    resumed = macrid.train(prepared, tmp_path / "run", resume=True, **longer)
+    assert resumed.metrics["training"]["epochs"] == 4
+    assert content(resumed.path) == content(macrid.train(prepared, tmp_path / "whole", **longer).path)
+
+
+@pytest.mark.parametrize("model", ["macridvae", "ease", "popularity"])
+@pytest.mark.parametrize("phase", ["reading", "scoring", "comparing"])
+def test_no_other_training_gets_into_the_folder_from_first_to_last(prepared, tmp_path, model, phase):
+    settings = QUICK if model == "macridvae" else {"device": "cpu"}
+    refused = []
+
+    def intrude(event):
+        if event.phase == phase and not refused:
+            with pytest.raises(RunError, match=rf"in use by another training \(process {os.getpid()}\)") as error:
+                macrid.train(prepared, tmp_path / "run", model="popularity", overwrite=True)
+            refused.append(error)
+
+    macrid.train(prepared, tmp_path / "run", model=model, progress=intrude, **settings)
+    assert refused
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("phase", ["training", "scoring", "understanding", "comparing"])
+def test_a_folder_deleted_meanwhile_is_made_again(prepared, tmp_path, uninterrupted, phase):
+    settings, expected = uninterrupted["macridvae"]
+    out = tmp_path / "deep" / "run"
+    deleted = []
+
+    def delete(event):
+        if event.phase == phase and (phase != "training" or event.epoch is not None) and not deleted:
+            shutil.rmtree(out.parent)
+            deleted.append(phase)
+
+    run = macrid.train(prepared, out, progress=delete, **settings)
+    assert deleted
+    assert content(run.path) == expected
+
+
+def test_a_file_put_into_the_folder_meanwhile_is_not_deleted(prepared, tmp_path, uninterrupted):
+    settings, expected = uninterrupted["macridvae"]
+    out = tmp_path / "run"
+
+    def put(event):
+        if event.phase == "comparing":
+            (out / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(RunError, match=r"thesis\.txt.*move it"):
+        macrid.train(prepared, out, progress=put, **settings)
+    (out / "thesis.txt").rename(tmp_path / "thesis.txt")
+    assert content(macrid.train(prepared, out, resume=True, **settings).path) == expected
+
+
+def test_leftovers_of_a_kill_never_block_an_overwrite(prepared, tmp_path):
+    out = macrid.train(prepared, tmp_path / "run", model="popularity").path
+    for name in (".names.json.0123abcd.partial", ".model.safetensors.next", "..names.json.next.0123abcd.partial"):
+        (out / name).write_text("half")
+    macrid.train(prepared, out, model="popularity", overwrite=True)
+    assert not list(out.glob(".*"))
 
 
 def test_an_interruption_leaves_an_earlier_run_as_it_was(prepared, tmp_path):
@@ -168,7 +325,6 @@ def test_an_interruption_leaves_an_earlier_run_as_it_was(prepared, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         macrid.train(prepared, out, overwrite=True, progress=watch, **{**QUICK, "epochs": 5, "dim": 4})
-    shutil.rmtree(out / "training")
     assert content(out) == before
     assert str(out / "training") in notes[-1]
 
@@ -180,7 +336,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_read_or_written(sh
         ({"concepts": 0}, SettingsError, "concepts"),
         ({"colour": "red"}, SettingsError, "colour"),
         ({"model": "ease", "concepts": 3}, SettingsError, "concepts"),
-        ({"model": "ease", "resume": True}, SettingsError, "ease"),
         ({"model": "multvae", "labels": {"concept": {}}}, SettingsError, "multvae"),
         ({"preset": "worst"}, SettingsError, "worst"),
         ({"preset": "paper", "model": macrid.MacridVAE()}, SettingsError, "paper"),

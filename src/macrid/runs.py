@@ -99,13 +99,16 @@ def save(
     data: dict[str, Any] | None = None,
     fingerprint: dict[str, Any] | None = None,
     keep_training: bool = False,
+    is_unfinished: bool = False,
+    remedy: str = "nothing was changed; free some space or choose another folder",
 ) -> None:
     """Write a run.
 
     overwrite: replace a non-empty folder; its contents survive until the new run is complete.
     heldout: validation and test users to keep with the run. metrics, data: for metrics.json and config.json.
     fingerprint: of what the model was trained on.
-    keep_training: keep the checkpoint, because training may continue.
+    keep_training: keep the checkpoint, because training may continue. is_unfinished: these are its best weights so far.
+    remedy: if it cannot be written.
     """
     model.check_fitted()
     target = Path(folder)
@@ -120,8 +123,8 @@ def save(
         "labelled": getattr(model, "labelled", None),
         "data": data or {},
         "fingerprint": fingerprint,
+        **({"is_unfinished": True} if is_unfinished else {}),
     }
-    remedy = "nothing was changed; free some space or choose another folder"
     with writing(target, RunError, remedy), new_folder(target) as temporary:
         (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
         pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
@@ -225,8 +228,17 @@ def accept(folder: str | PathLike[str]) -> None:
         manifest.seal(path)
 
 
-def keep(model: Recommender, folder: str | PathLike[str]) -> None:
-    """Write a model's axes, names and effects of knobs into its run, together; the other files are left alone."""
+def keep(
+    model: Recommender,
+    folder: str | PathLike[str],
+    metrics: dict[str, Any] | None = None,
+    *,
+    remedy: str = "the previous ones are kept",
+) -> None:
+    """Write a model's axes, names and effects of knobs into its run, together; the other files are left alone.
+
+    metrics: scores to write with them. remedy: if they cannot be written.
+    """
     path, meaning = Path(folder), meaning_of(model)
     read_config(path)
     contents: dict[str, bytes | str] = {}
@@ -236,14 +248,10 @@ def keep(model: Recommender, folder: str | PathLike[str]) -> None:
         contents["axes.safetensors"] = _axes_bytes(meaning)
     if meaning.names is not None:
         contents["names.json"] = _pretty(meaning.names.as_json())
-    with writing(path, RunError, "the previous ones are kept"):
+    if metrics is not None:
+        contents["metrics.json"] = _pretty(metrics)
+    with writing(path, RunError, remedy):
         _put(path, contents)
-
-
-def write_metrics(metrics: dict[str, Any], run: Path) -> None:
-    """Put scores into a run in place of those it has."""
-    with writing(run / "metrics.json", RunError, "free some space"):
-        _put(run, {"metrics.json": _pretty(metrics)})
 
 
 def _put(path: Path, contents: Any) -> None:
@@ -417,13 +425,23 @@ def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
 
 def _axes_bytes(meaning: Meaning) -> bytes:
     tensors, fits = {}, {}
-    for kind, axes in meaning.axes.items():
+    for kind, axes in sorted(meaning.axes.items()):
         if kind != "original":
             tensors[f"{kind}.rotation"] = torch.from_numpy(np.ascontiguousarray(axes.rotation))
         if axes.low is not None and axes.high is not None:
             tensors[f"{kind}.low"], tensors[f"{kind}.high"] = torch.from_numpy(axes.low), torch.from_numpy(axes.high)
         fits[kind] = [list(fit) for fit in axes.fits]
-    return to_bytes(tensors, {"in_use": json.dumps(meaning.in_use), "fits": json.dumps(fits)})
+    return _in_order(to_bytes(tensors, {"in_use": json.dumps(meaning.in_use), "fits": json.dumps(fits)}))
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with its metadata in alphabetical order, where the library leaves it to chance."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def _effects_text(meaning: Meaning) -> str:

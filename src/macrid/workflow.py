@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +16,10 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.understanding import understand
 from macrid.data.catalog import load_split
 from macrid.data.split import HeldOut, Split
+from macrid.drafts import Draft, has_progress
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import evaluate
-from macrid.files import check_free, recover
+from macrid.files import check_free, claimed, recover
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.devices import choose_device
@@ -72,6 +73,7 @@ def train(
     overwrite: bool = False,
     progress: Tell | None = None,
     origin: dict[str, Any] | None = None,
+    scores: dict[str, Any] | None = None,
     **settings: Any,
 ) -> TrainedRun:
     """Train a model, score the best epoch, turn and name its axes, and write a run.
@@ -81,45 +83,48 @@ def train(
     preset: "best", the default, or "paper" for Algorithm 1 as written; explicit settings take precedence.
     labels: of some items, as for `MacridVAE.fit`.
     baselines: also score Popularity and, unless there are too many items, EASE.
-    resume: continue an interrupted training. overwrite: replace an existing run.
+    resume: continue an interrupted training, whatever it was doing. overwrite: replace an existing run.
     progress: called with a `Progress`.
-    origin: the source of the data to record in the run, if not the one known.
+    origin: the source of the data to record in the run, if not the one known. scores: more for metrics.json.
     settings: of the model and of its training: concepts, dim, …, epochs, seed, device, …
-    After an interruption or divergence, the run has the best weights so far and a checkpoint to resume from.
+    Until the run is complete, an earlier one is left alone, and all that was done is kept in `out/training`; no other
+    training can write to the folder meanwhile. After an interruption or divergence without an earlier run, the folder
+    also has a run with the best weights so far.
     """
     tell = progress or (lambda _: None)
     folder = Path(out)
-    recommender, training = _chosen(model, preset, settings)
-    _check_possible(recommender, labels, resume)
-    choose_device(training.get("device", "auto"))
-    _check_folder(folder, resume, overwrite, tell)
-    split, known = _load(data, tell)
-    known = known if origin is None else origin
-    heldout = {"validation": split.validation, "test": split.test}
-    begin = time.perf_counter()
-    if recommender.has_epochs:
-        _fit_in_epochs(recommender, split, folder, known, training, resume, labels, tell)
-    else:
-        tell(Progress("computing", "computing the model"))
-        recommender.fit(split.train, validation=split.validation, **training)
-    seconds = time.perf_counter() - begin
-    note = getattr(recommender, "neighbours_note", None)
-    if note is not None:
-        tell(Progress("note", note))
-    tell(Progress("scoring", "scoring"))
-    metrics = _metrics(recommender, heldout, seconds)
-    runs.save(recommender, folder, overwrite=True, heldout=heldout, metrics=metrics, data=known)
-    if isinstance(recommender, MacridVAE):
-        tell(Progress("understanding", "turning axes and naming"))
-        recommender.sample = runs.read_sample(folder)  # the same users as in a loaded run
-        understand(recommender)
-        tell(Progress("understanding", "measuring what knobs do"))
-        measure_effects(recommender, split.validation)
-        runs.keep(recommender, folder)
-    if baselines:
-        metrics["baselines"] = _baselines(recommender, split, heldout, tell)
-        runs.write_metrics(metrics, folder)
-    return TrainedRun(folder, recommender, metrics)
+    recommender, chosen = _chosen(model, preset, settings)
+    _check_possible(recommender, labels)
+    choose_device(chosen.get("device", "auto"))
+    training = recommender.training_settings(chosen)
+    with claimed(folder, RunError) as claim:
+        _check_folder(folder, resume, overwrite, tell)
+        is_finished = resume and _is_finished(folder)
+        split, known = _load(data, tell)
+        fingerprint = _fingerprint(recommender, split, training, labels)
+        if is_finished:
+            return _finished(recommender, folder, training, fingerprint, tell)
+        draft = Draft(folder, recommender, split, known if origin is None else origin, fingerprint, claim)
+        try:
+            if not (resume and draft.restore(training)):
+                seconds = _fit(draft, split, training, resume, labels, tell)
+                draft.start({"training": _training_metrics(recommender, seconds), **(scores or {})})
+            if "validation" not in draft.metrics:
+                tell(Progress("scoring", "scoring"))
+                draft.put(**_scores(recommender, draft.heldout))
+            if isinstance(recommender, MacridVAE) and meaning_of(recommender).names is None:
+                tell(Progress("understanding", "turning axes and naming"))
+                understand(recommender)
+                tell(Progress("understanding", "measuring what knobs do"))
+                measure_effects(recommender, split.validation)
+                draft.put()
+            if baselines and "baselines" not in draft.metrics:
+                draft.put(baselines=_baselines(recommender, split, draft.heldout, tell))
+        except (KeyboardInterrupt, MacridError):
+            draft.leave(lambda text: tell(Progress("note", text)))
+            raise
+        draft.publish()
+    return TrainedRun(folder, recommender, draft.metrics)
 
 
 def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -130,7 +135,7 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
         model.check_fitted()
         understand(model, histories=None if model.validation is None else model.validation.history)
         measure_effects(model, model.validation)
-    metrics = _metrics(model, heldout) if heldout else None
+    metrics = {**_scores(model, heldout), "training": _training_metrics(model)} if heldout else None
     known = {} if model.min_rating is None else {"min_rating": model.min_rating}
     runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
 
@@ -158,26 +163,48 @@ def _chosen(
     return kind(**of_model), training
 
 
-def _check_possible(model: Recommender, labels: Any, resume: bool) -> None:
-    name = type(model).__name__.lower()
+def _check_possible(model: Recommender, labels: Any) -> None:
     if labels is not None and "concepts" not in model.settings_class.model_fields:
+        name = type(model).__name__.lower()
         raise SettingsError(f"{name} has no concepts to label; remove --labels, or train a macridvae")
-    if resume and not model.has_epochs:
-        raise SettingsError(f"{name} is computed in one step, so there is nothing to resume; remove --resume")
 
 
 def _check_folder(out: Path, resume: bool, overwrite: bool, tell: Tell) -> None:
     """Report problems before any work is done."""
     recover(out)
-    has_checkpoint = (out / runs.TRAINING / checkpoint.FILE).exists()
-    if resume and not has_checkpoint and (out / "config.json").exists():
-        raise RunError(f"{out}: training is finished, so there is nothing to resume; train again with --overwrite")
-    if has_checkpoint and not resume and not overwrite:
+    if has_progress(out) and not resume and not overwrite:
         raise RunError(f"{out}: holds an interrupted training; continue with --resume, or start over with --overwrite")
-    allowed = (runs.TRAINING, *runs.FILES) if resume and has_checkpoint else (runs.TRAINING,)
+    allowed = (runs.TRAINING, *runs.FILES) if resume else (runs.TRAINING,)
     check_free(out, overwrite, RunError, replaceable=runs.FILES, allowed=allowed)
-    if resume and not has_checkpoint:
+    if resume and not has_progress(out) and not _is_finished(out):
         tell(Progress("note", f"{out}: no checkpoint yet, starting from the beginning"))
+
+
+def _is_finished(out: Path) -> bool:
+    return (out / "config.json").exists() and not (out / runs.TRAINING).exists()
+
+
+def _finished(
+    model: Recommender, run: Path, training: TrainingSettings, fingerprint: dict[str, Any], tell: Tell
+) -> TrainedRun:
+    """The run that a resumed training would lead to, because it is there already."""
+    config = runs.read_config(run)
+    if config.get("fingerprint") != fingerprint or config["training"] != training.model_dump():
+        raise RunError(f"{run}: training is finished, so there is nothing to resume; train again with --overwrite")
+    runs.fill(model, run)
+    tell(Progress("note", f"{run}: training is finished"))
+    return TrainedRun(run, model.to(training.device), runs.read_metrics(run))
+
+
+def _fingerprint(model: Any, split: Split, training: TrainingSettings, labels: Any) -> dict[str, Any]:
+    """Of all that a run depends on."""
+    data = {"train": split.train.matrix}
+    for name, group in (("validation", split.validation), ("test", split.test)):
+        data |= {f"{name}.history": group.history, f"{name}.target": group.target}
+    digest = None if labels is None else model.read_labels(labels, split.items).digest()
+    items = hashlib.sha256("\0".join(map(str, split.items)).encode("utf-8", "surrogatepass")).hexdigest()
+    about = {"model": type(model).__name__, "labels": digest, "items": items}
+    return checkpoint.fingerprint(data, {**about, **model.settings.model_dump(), **training.model_dump()})
 
 
 def _load(data: Split | str | PathLike[str], tell: Tell) -> tuple[Split, dict[str, Any]]:
@@ -200,50 +227,44 @@ def _load(data: Split | str | PathLike[str], tell: Tell) -> tuple[Split, dict[st
     return split, known
 
 
-def _fit_in_epochs(
-    model: Any,
-    split: Split,
-    out: Path,
-    origin: dict[str, Any],
-    training: dict[str, Any],
-    resume: bool,
-    labels: Any,
-    tell: Tell,
-) -> None:
-    """Train; save the best weights so far if interrupted or diverged."""
-    epochs = TrainingSettings.make(training).epochs
-    has_earlier = (out / "metrics.json").exists()  # a complete run, kept until this one is complete
-    note = partial(Progress, "note")
+def _fit(draft: Draft, split: Split, training: TrainingSettings, resume: bool, labels: Any, tell: Tell) -> float:
+    """Train, from the last checkpoint if there is one; returns the seconds it took."""
+    model: Any = draft.model
+    begin = time.perf_counter()
+    if not resume:
+        draft.discard()
+    if not model.has_epochs:
+        tell(Progress("computing", "computing the model"))
+        model.fit(split.train, validation=split.validation, **training.model_dump(exclude_unset=True))
+        return time.perf_counter() - begin
     is_first = True
 
     def on_step(done: int, steps: int) -> None:
         nonlocal is_first
         epoch = len(model.log) + 1
         if resume and is_first:
-            tell(note(f"continuing after epoch {epoch - 1}" if epoch > 1 else "starting"))
+            tell(Progress("note", f"continuing after epoch {epoch - 1}" if epoch > 1 else "starting"))
         is_first = False
-        tell(Progress("training", f"epoch {epoch}/{epochs}", (epoch - 1) * steps + done, epochs * steps))
-
-    tell(Progress("training", f"epoch 1/{epochs}"))
-    try:
-        model.fit(
-            split.train,
-            validation=split.validation,
-            labels=labels,
-            checkpoint=out / runs.TRAINING,
-            resume=resume,
-            on_epoch=lambda record: tell(Progress("training", _summary(model.log), epoch=record)),
-            on_step=on_step,
-            **training,
+        tell(
+            Progress(
+                "training", f"epoch {epoch}/{training.epochs}", (epoch - 1) * steps + done, training.epochs * steps
+            )
         )
-    except (KeyboardInterrupt, MacridError):
-        if any(record.best for record in model.log) and has_earlier:
-            tell(note(f"{out}: still holds the earlier run; the best weights so far are in {out / runs.TRAINING}"))
-        elif any(record.best for record in model.log):
-            heldout = {"validation": split.validation, "test": split.test}
-            runs.save(model, out, overwrite=True, heldout=heldout, data=origin, keep_training=True)
-            tell(note(f"the best weights so far are in {out}"))
-        raise
+
+    tell(Progress("training", f"epoch 1/{training.epochs}"))
+    model.fit(
+        split.train,
+        validation=split.validation,
+        labels=labels,
+        checkpoint=draft.path.parent,
+        resume=resume,
+        on_epoch=lambda record: tell(Progress("training", _summary(model.log), epoch=record)),
+        on_step=on_step,
+        **training.model_dump(exclude_unset=True),
+    )
+    if (note := getattr(model, "neighbours_note", None)) is not None:
+        tell(Progress("note", note))
+    return time.perf_counter() - begin
 
 
 def _summary(log: list[Epoch]) -> str:
@@ -273,16 +294,17 @@ def _baselines(model: Recommender, split: Split, heldout: dict[str, HeldOut], te
     return scores
 
 
-def _metrics(model: Recommender, heldout: dict[str, HeldOut], seconds: float | None = None) -> dict[str, Any]:
-    """Scores and training statistics; seconds: of a model without epochs."""
+def _scores(model: Recommender, heldout: dict[str, HeldOut]) -> dict[str, Any]:
+    return {name: evaluate(model, group).as_json() for name, group in heldout.items()}
+
+
+def _training_metrics(model: Recommender, seconds: float | None = None) -> dict[str, Any]:
+    """Training statistics; seconds: of a model without epochs."""
     took = {} if seconds is None else {"seconds": round(seconds, 1)}
     return {
-        **{name: evaluate(model, group).as_json() for name, group in heldout.items()},
-        "training": {
-            **(_epochs(model.log) if model.log else took),
-            "peak_memory_mb": _peak_memory_mb(),
-            "device": str(model.device),
-        },
+        **(_epochs(model.log) if model.log else took),
+        "peak_memory_mb": _peak_memory_mb(),
+        "device": str(model.device),
     }
 
 

@@ -541,7 +541,6 @@ def test_baselines_are_scored_on_the_same_users_and_kept(invoke, prepared, shop_
         (["--regularisation", 3], "macridvae .*--regularisation"),
         (["--model", "ease", "--regularisation", 0], "regularisation .*0"),
         (["--model", "ease", "--l2", 300], "l2 .*ease"),
-        (["--model", "ease", "--resume"], "ease .*resume"),
         (["--model", "ease", "--epochs", 0], "epochs .*0"),
     ],
 )

@@ -41,7 +41,7 @@ def demo(
     from macrid.data.shop import generate
     from macrid.evaluation.agreement import nmi
     from macrid.models.macridvae import MacridVAE
-    from macrid.runs import FILES, TRAINING, write_metrics
+    from macrid.runs import FILES, TRAINING
     from macrid.workflow import train
 
     check_free(out, overwrite or _is_demo(out), RunError, replaceable=(*FILES, TRAINING))
@@ -55,9 +55,9 @@ def demo(
     model = MacridVAE(concepts=len(shop.category_names))
     oracle = shop.oracle(split.test, split.items, 100)
     with Display() as display:
-        run = train(split, out, model=model, overwrite=True, progress=display, origin=ORIGIN, seed=seed)
-    report = {**run.metrics, "oracle": {"ndcg@100": oracle}}
-    write_metrics(report, out)
+        best = {"oracle": {"ndcg@100": oracle}}
+        run = train(split, out, model=model, overwrite=True, progress=display, origin=ORIGIN, scores=best, seed=seed)
+    report = dict(run.metrics)
     categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
     report["nmi"] = nmi(model.concepts_of_items(), categories)
     if json:

@@ -94,7 +94,7 @@ def train(
                 overwrite=overwrite, progress=display, **settings,
             )  # fmt: skip
         except KeyboardInterrupt:
-            if display.phase in ("training", "scoring") and (out / TRAINING).is_dir():
+            if (out / TRAINING).is_dir():
                 words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
                 error_console.print(f"continue with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
             raise

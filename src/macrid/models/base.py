@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
@@ -105,6 +105,8 @@ class Recommender(ABC):
     """Whether training runs in epochs, which can be watched, interrupted and resumed."""
     has_components: ClassVar[bool] = False
     """Whether `encode` and `posterior` are available."""
+    training_defaults: dict[str, Any] = {}  # noqa: RUF012
+    """Where this model's defaults differ from those of `TrainingSettings`."""
     score_name: ClassVar[str] = "score"
     """What to call a score of this model."""
 
@@ -130,6 +132,10 @@ class Recommender(ABC):
         **training: Unpack[TrainingKeywords],
     ) -> Self:
         """Learn from interactions."""
+
+    def training_settings(self, given: Mapping[str, Any]) -> TrainingSettings:
+        """The settings of a training, where some are given."""
+        return TrainingSettings.make({**self.training_defaults, **given})
 
     @abstractmethod
     def scores(self, histories: sp.csr_array) -> Tensor:

@@ -324,7 +324,7 @@ class MacridVAE(NeuralRecommender):
                 if not hidden:  # a user's component starts as the sum of the vectors of the history
                     last.get_parameter("weight")[:dim] += torch.eye(dim)
 
-    def _read_labels(self, source: Any, items: Ids) -> Labels:
+    def read_labels(self, source: Any, items: Ids) -> Labels:
         s = self.settings
         labels = Labels.read(source, items, MANY if isinstance(s.concepts, str) else s.concepts, s.dim)
         if s.concepts == "merge" and labels.concept_names:

@@ -37,8 +37,6 @@ class NeuralRecommender(Recommender):
     has_epochs = True
     has_components = True
     score_name = "log p"
-    training_defaults: dict[str, Any] = {}  # noqa: RUF012
-    """Where this model's defaults differ from those of `TrainingSettings`."""
     network: Any
     cached: Any = None
     """Anything computed from the weights, until they change."""
@@ -73,7 +71,7 @@ class NeuralRecommender(Recommender):
     def _posterior(self, histories: Histories) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the components, both (batch, concepts, dim)."""
 
-    def _read_labels(self, source: Any, items: Ids) -> Labels:
+    def read_labels(self, source: Any, items: Ids) -> Labels:
         """Labels of these items, checked."""
         raise SettingsError(f"{type(self).__name__} has no concepts to label; remove labels, or train a MacridVAE")
 
@@ -102,9 +100,9 @@ class NeuralRecommender(Recommender):
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
-        settings = TrainingSettings.make(self.training_defaults | training)
+        settings = self.training_settings(training)
         with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
-            checked_labels = None if labels is None else self._read_labels(labels, data.items)
+            checked_labels = None if labels is None else self.read_labels(labels, data.items)
             self.prepare(data, settings)
             self.validation, self.min_rating = validation, min_rating_of(data)
             self.is_training = True

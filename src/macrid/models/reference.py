@@ -48,7 +48,7 @@ class ClosedForm(Recommender):
         training: the fields of `macrid.settings.TrainingSettings`, of which only device has an effect.
         """
         data = checked(train, validation)
-        settings = TrainingSettings.make(training)
+        settings = self.training_settings(training)
         device = choose_device(settings.device)
         with on_device(device):
             self._tensors = self._solve(data.matrix, device)

@@ -25,6 +25,7 @@ from macrid.training.average import Average
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
+DIGESTS = ("interactions", "items", "labels")  # which say nothing to people
 MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training resumes
 
 
@@ -82,7 +83,8 @@ def write(folder: Path, state: State) -> None:
         tensors |= {f"adam.{name}.{key}": value for key, value in state.optimiser.state.get(parameter, {}).items()}
     meta = {"format": FORMAT, "progress": asdict(state.progress), "belongs_to": state.belongs_to}
     content = to_bytes({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, {"macrid": json.dumps(meta)})
-    with writing(folder / FILE, RunError, "free some space and use --resume"):
+    with writing(folder / FILE, RunError, "free some space, then continue with --resume"):
+        folder.mkdir(parents=True, exist_ok=True)  # somebody may have deleted it
         write_atomically(folder / FILE, content)
 
 
@@ -98,7 +100,7 @@ def read(folder: Path, state: State) -> Progress:
         if meta["format"] > FORMAT:
             raise RunError(f"{path}: written by a newer macrid (format {meta['format']}); upgrade, or drop --resume")
         state.progress = Progress(**meta["progress"])
-        _check_belongs(path, meta["belongs_to"], state.belongs_to)
+        check_belongs(path, meta["belongs_to"], state.belongs_to)
         state.network.load_state_dict(_under(tensors, "now."))
         device = next(state.network.parameters()).device
         for name, parameter in state.network.named_parameters():
@@ -119,7 +121,8 @@ def _under(tensors: dict[str, Tensor], prefix: str, device: torch.device | str =
     return {name.removeprefix(prefix): value.to(device) for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
+def check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
+    """A `RunError` that names what differs between two fingerprints."""
     known = {**MacridVAESettings.model_fields, **TrainingSettings.model_fields}  # some are newer than the checkpoint
     defaults = {name: field.default for name, field in known.items()} | ADDED
     was = {name: value for name, value in defaults.items() if name in now} | was
@@ -127,8 +130,7 @@ def _check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
         differences = ", ".join(
-            name if name in ("interactions", "labels") else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})"
-            for name in changed
+            name if name in DIGESTS else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})" for name in changed
         )
         raise RunError(
             f"{path}: belongs to another training, with different {differences}; use the same, or drop --resume"

@@ -1,0 +1,123 @@
+"""A run in the making: what a training has done so far, kept in RUN/training until it replaces RUN.
+
+Its files say which phases are done, so an interrupted training continues with the next one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from macrid import runs
+from macrid.data.split import Split
+from macrid.errors import MacridError, RunError
+from macrid.files import Claim, replace_folder, writing
+from macrid.models.base import Recommender
+from macrid.models.macridvae import MacridVAE
+from macrid.settings import TrainingSettings
+from macrid.training import checkpoint
+
+NAME = "draft"
+REMEDY = "free some space, then continue with --resume"
+
+
+class Draft:
+    """The run that a training is going to write."""
+
+    def __init__(
+        self,
+        run: Path,
+        model: Recommender,
+        split: Split,
+        origin: dict[str, Any],
+        fingerprint: dict[str, Any],
+        claim: Claim,
+    ) -> None:
+        """fingerprint: of data and settings. claim: of the folder `run`."""
+        self.run, self.path, self.model = run, run / runs.TRAINING / NAME, model
+        self.heldout = {"validation": split.validation, "test": split.test}
+        self._table, self._origin, self._fingerprint, self._claim = split.table, origin, fingerprint, claim
+        self._has_earlier = (run / "metrics.json").exists() and not is_unfinished(run)
+        self.metrics: dict[str, Any] = {}
+
+    def restore(self, training: TrainingSettings) -> bool:
+        """Restore the fitted model and its scores; False if there are none, or if it shall be fitted for longer."""
+        try:
+            config = runs.read_config(self.path)
+        except RunError:  # not there yet, or damaged, and then made again
+            return False
+        checkpoint.check_belongs(self.path, config["fingerprint"], self._fingerprint)
+        if any(config["training"].get(name) != getattr(training, name) for name in ("epochs", "patience")):
+            return False
+        try:
+            runs.fill(self.model, self.path)
+            self.metrics = runs.read_metrics(self.path)
+        except RunError:
+            return False
+        if self._table is not None and not self._table.equals(self.model.table):  # titles or attributes changed
+            return False
+        self.model.validation = self.heldout["validation"]
+        self.model.to(training.device)
+        return True
+
+    def start(self, metrics: dict[str, Any]) -> None:
+        """Begin with a model that has just been fitted."""
+        self.metrics = metrics
+        self._claim.confirm()
+        self._save(self.path, remedy=REMEDY, overwrite=True)
+        if isinstance(self.model, MacridVAE):
+            self.model.sample = runs.read_sample(self.path)  # the same users as in a loaded run
+
+    def put(self, **metrics: Any) -> None:
+        """Keep the scores of another phase, and the model's axes and names."""
+        self.metrics |= metrics
+        self._claim.confirm()
+        if (self.path / "config.json").exists():
+            runs.keep(self.model, self.path, self.metrics, remedy=REMEDY)
+        else:  # somebody deleted it
+            self._save(self.path, remedy=REMEDY)
+
+    def publish(self) -> None:
+        """Replace RUN."""
+        self.put()
+        runs.check_place(self.run, overwrite=True)
+        with writing(self.run, RunError, REMEDY):
+            replace_folder(self.path, self.run)
+
+    def leave(self, note: Callable[[str], None]) -> None:
+        """After an interruption: make RUN a run with the best weights so far, unless it holds an earlier one."""
+        if not self.metrics and not any(record.best for record in self.model.log):
+            return
+        if self._has_earlier:
+            note(f"{self.run}: still holds the earlier run; the best weights so far are in {self.path.parent}")
+            return
+        try:
+            self._save(self.run, overwrite=True, keep_training=True, is_unfinished=True)
+            note(f"the best weights so far are in {self.run}")
+        except MacridError as error:
+            note(f"the best weights so far could not be saved: {error}")
+
+    def discard(self) -> None:
+        """Forget an earlier training of the same run."""
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+
+    def _save(self, folder: Path, **options: Any) -> None:
+        runs.save(
+            self.model, folder, heldout=self.heldout, metrics=self.metrics or None, data=self._origin,
+            fingerprint=self._fingerprint, **options,
+        )  # fmt: skip
+
+
+def has_progress(run: Path) -> bool:
+    """Whether a folder holds an interrupted training that can be resumed."""
+    return any((run / runs.TRAINING / name).exists() for name in (checkpoint.FILE, NAME))
+
+
+def is_unfinished(run: Path) -> bool:
+    """Whether a run was left by an interrupted training."""
+    try:
+        return bool(runs.read_config(run).get("is_unfinished"))
+    except RunError:
+        return False
