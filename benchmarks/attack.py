@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks import soak
 from benchmarks.measuring import circumstances, filled_from
 
 ATTACKS = ("kills", "crashes", "flips", "files", "commands", "requests", "connections", "forks")
@@ -91,7 +92,7 @@ def _cell(outcome: dict[str, Any] | None) -> str:
 
 def filled(text: str) -> str:
     """The page with its measured parts made anew."""
-    return filled_from(text, RESULTS, {"attack": ("attack.json", table)})
+    return filled_from(text, RESULTS, {"attack": ("attack.json", table), "soak": ("soak.json", soak.table)})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
@@ -122,7 +122,9 @@ def write_bodies(run: Path, path: Path) -> tuple[int, float]:
 class Running:
     """A service in a process of its own, and its port."""
 
-    def __init__(self, run: Path, workers: int | None) -> None:
+    def __init__(self, run: Path, workers: int | None, log: IO[str] | None = None) -> None:
+        """workers: None for the plain service. log: where its standard error goes, if not to that of this process."""
+        self.log = log
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -131,7 +133,7 @@ class Running:
         self.command = plain if workers is None else serve
 
     def __enter__(self) -> int:
-        self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=self.log)
         for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=1).close()
