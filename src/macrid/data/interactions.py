@@ -245,7 +245,7 @@ def read_events(
     if not rated:
         rating_column = None
     wanted = [column for column in (user_column, item_column, rating_column) if column is not None]
-    columns = table.read(wanted, text=[user_column, item_column])
+    columns = table.read(wanted, text=wanted)  # Arrow would also take 0x10 for a number
     if columns.num_rows == 0:
         raise DataError(f"{table.name}: no rows")
     rows, users = table.read_ids(columns, user_column)
