@@ -236,15 +236,17 @@ class Soak:
 
     async def _reload(self) -> None:
         """By request and by signal in turn, each time another run or a changed one."""
-        client = Client(self.port)
-        for names in itertools.cycle(("two", "one")):
+        while True:
             await self._pause(max(FEWEST_SECONDS, self.seconds / RELOADS))
             if self.reloads % 2:
                 for run in (self.folder / "one", self.folder / "two"):
                     os.utime(run / "model.safetensors")
                 os.kill(self.supervisor, signal.SIGHUP)
-            elif problem := await self._ask(client, _post("/v1/reload", {"run": names})):
-                self.errors[f"reload: {problem}"] += 1
+            else:
+                client, name = Client(self.port), ("two", "one")[self.reloads // 2 % 2]
+                if problem := await self._ask(client, _post("/v1/reload", {"run": name})):
+                    self.errors[f"reload: {problem}"] += 1
+                client.close()
             self.reloads += 1
 
     async def _kill(self) -> None:
