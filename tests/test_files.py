@@ -3,6 +3,7 @@ import resource
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from macrid import files
 from macrid.errors import DataError
-from macrid.files import new_folder, recover, replace_folder, write_atomically, writing
+from macrid.files import claimed, new_folder, recover, replace_folder, write_atomically, writing
+from tests.failing import operations, with_failure
 
 
 def names(folder: Path) -> list[str]:
@@ -103,6 +105,65 @@ def test_an_error_while_filling_leaves_the_old_folder_and_no_temporary(tmp_path)
         interrupted()
     assert (tmp_path / "run" / "a").read_text() == "old"
     assert names(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize("kind", ["error", "kill"])
+def test_a_folder_is_replaced_by_one_inside_it_wholly_or_not_at_all(tmp_path, kind):
+    def make(folder):
+        (folder / "run" / "training" / "draft").mkdir(parents=True)
+        (folder / "run" / "a").write_text("old")
+        (folder / "run" / "training" / "draft" / "a").write_text("new")
+        return folder / "run"
+
+    def publish(run):
+        replace_folder(run / "training" / "draft", run)
+
+    counted = make(tmp_path / "counted")
+    for number in range(operations(lambda: publish(counted))):
+        run = make(tmp_path / str(number))
+        with_failure(lambda run=run: publish(run), number, kind)
+        recover(run)
+        if (run / "a").read_text() == "old":
+            publish(run)
+        assert (run / "a").read_text() == "new"
+        assert names(run) == ["a"]
+    assert names(counted) == ["a"]
+
+
+def test_a_reader_never_undoes_a_replacement_that_is_under_way(tmp_path):
+    run, done = tmp_path / "run", threading.Event()
+    run.mkdir()
+
+    def write():
+        for number in range(200):
+            with new_folder(run) as temporary:
+                (temporary / "a").write_text(str(number))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not done.is_set():
+        recover(run)
+    writer.join()
+    assert (run / "a").read_text() == "199"
+    assert names(tmp_path) == ["run"]
+
+
+def test_only_one_process_claims_a_folder_even_if_its_lock_file_is_deleted(tmp_path):
+    with claimed(tmp_path / "run", DataError) as claim:
+        with (
+            pytest.raises(DataError, match=rf"run: in use .*process {os.getpid()}"),
+            claimed(tmp_path / "run", DataError),
+        ):
+            pass
+        (tmp_path / ".run.lock").unlink()
+        claim.confirm()
+        with pytest.raises(DataError, match="in use"), claimed(tmp_path / "run", DataError):
+            pass
+        (tmp_path / ".run.lock").unlink()
+        with claimed(tmp_path / "run", DataError), pytest.raises(DataError, match="in use"):
+            claim.confirm()
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["run", ".run.previous"])

@@ -63,7 +63,10 @@ def read(folder: Path) -> dict[str, str] | None:
 
 
 def problems(folder: Path, names: Iterable[str] | None = None, skipped: Iterable[str] = ()) -> dict[str, str]:
-    """What is wrong, by file: those given, or all; empty if nothing is, or if there is no manifest."""
+    """What is wrong, by file: those given, or all; empty if nothing is, or if there is no manifest.
+
+    A `DamagedError` if one of them cannot be read at all.
+    """
     if any(folder.glob(".*.next")):
         recover(folder)
     entries = read(folder)
@@ -79,7 +82,7 @@ def problems(folder: Path, names: Iterable[str] | None = None, skipped: Iterable
         except FileNotFoundError:
             wrong[name] = "damaged (it is missing)"
         except OSError as error:
-            wrong[name] = f"damaged (it cannot be read: {error.strerror})"
+            raise DamagedError(folder, {name: f"damaged (it cannot be read: {error.strerror})"}) from error
     return wrong
 
 

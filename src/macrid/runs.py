@@ -21,7 +21,8 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -256,10 +257,8 @@ def keep(
 
 def _put(path: Path, contents: Any) -> None:
     """Replace files of a run, all of them or none; raises an `OSError` if it cannot."""
-    try:
+    with _damage_explained():
         manifest.update(path, contents)
-    except manifest.DamagedError as error:
-        raise RunError(f"{error}; {REMEDY}") from None
 
 
 def read_metrics(run: Path) -> dict[str, Any]:
@@ -390,14 +389,22 @@ def _sample(path: Path, items: int) -> sp.csr_array | None:
 
 def _check(path: Path, config: dict[str, Any], names: list[str] | None = None) -> None:
     """A `RunError` if a file is not the one that was written."""
-    try:
+    with _damage_explained():
         manifest.check(path, names, (*CACHES, *EDITABLE), required=bool(config.get("has_manifest")))
+
+
+@contextmanager
+def _damage_explained() -> Iterator[None]:
+    try:
+        yield
     except manifest.DamagedError as error:
         raise RunError(f"{error}; {REMEDY}") from None
 
 
 def _warn_of_edits(path: Path) -> None:
-    for name in manifest.problems(path, EDITABLE):
+    with _damage_explained():
+        edited = manifest.problems(path, EDITABLE)
+    for name in edited:
         remedy = f"`macrid doctor {quote(str(path))} --accept` takes it as it is"
         warnings.warn(f"{path / name}: edited since macrid wrote it; {remedy}", EditedWarning, stacklevel=5)
 

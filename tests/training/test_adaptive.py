@@ -262,7 +262,7 @@ def test_a_line_of_an_older_log_is_read():
     ("settings", "values"),
     [({"concepts": "many"}, "concepts is 'many'.*'merge'"),
      ({"concepts": 0}, r"concepts is 0\b.*\b1\b.*'merge'"),
-     ({"concepts": 1025}, r"concepts is 1025\b.*\b1024\b.*'merge'"),
+     ({"concepts": 1025}, r"concepts is 1025\b.*\b1,024\b.*'merge'"),
      ({"concepts": 0, "dim": 1}, r"concepts is 0\b.*\b1\b.*'merge'.*dim is 1\b.*\b2\b"),
      ({"merge_below": 1.0}, r"merge_below is 1\.0.*\b1\b"),
      ({"merge_below": -0.1}, r"merge_below is -0\.1.*\b0\b")],

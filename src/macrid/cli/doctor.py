@@ -7,9 +7,11 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import typer
+from rich.filesize import decimal
 from rich.text import Text
 
 from macrid.cli.common import console, print_json, table
@@ -18,19 +20,63 @@ from macrid.version import __version__
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "typer", "rich")
 
 
-def doctor(json: bool = typer.Option(False, "--json", help="JSON on standard output.")) -> None:
-    """Check the installation: versions, devices, memory, data folders.
+def doctor(
+    folder: Path | None = typer.Argument(None, metavar="RUN", help="A run or a prepared folder to check."),
+    accept: bool = typer.Option(False, "--accept", help="Take edited names of a run as they are."),
+    json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+) -> None:
+    """Check the installation, or every file of a run: is it what macrid wrote, and does it fit the others?
 
     Example: macrid doctor
+
+    Example: macrid doctor runs/shop
     """
-    checks = _checks()
+    if accept and folder is None:
+        raise typer.BadParameter("--accept needs a run: macrid doctor RUN --accept")
+    if accept:
+        from macrid.runs import accept as accept_run
+
+        accept_run(folder or "")
+    checks = _checks() if folder is None else _check_folder(folder)
+    is_well = all(ok for _, ok, _ in checks)
     if json:
         print_json({name: {"ok": ok, "found": found} for name, ok, found in checks})
     else:
         rows = ((Text("ok", "green") if ok else Text("no", "red"), name, found) for name, ok, found in checks)
         console.print(table(("ok", "what", "found"), rows, header=False))
-    if not all(ok for _, ok, _ in checks):
+        if folder is not None:
+            problems = sum(not ok for _, ok, _ in checks)
+            verdict = "nothing is wrong" if is_well else f"{problems} problem{'s' * (problems > 1)}"
+            console.print(f"{folder}: {verdict}", soft_wrap=True)
+    if not is_well:
         raise typer.Exit(1)
+
+
+def _check_folder(folder: Path) -> list[tuple[str, bool, str]]:
+    """Every file of a run or a prepared folder, and whatever else is wrong."""
+    from macrid.data import store
+    from macrid.errors import DataError
+    from macrid.runs import CACHES, EDITABLE, FILES, TRAINING, examine
+
+    if (folder / "about.json").exists():
+        try:
+            store.read(folder)
+            wrong = {}
+        except DataError as error:
+            wrong = {"data": str(error)}
+        names = store.FILES
+    else:
+        wrong, names = examine(folder), FILES
+    remedies = {
+        **dict.fromkeys(EDITABLE, "; accept it with --accept, or write names with `macrid names`"),
+        **dict.fromkeys(CACHES, "; delete it, it is computed again when needed"),
+    }
+    sizes = {name: decimal((folder / name).stat().st_size) for name in names if (folder / name).exists()}
+    checks = [(name, True, size) for name, size in sizes.items() if name not in wrong]
+    checks += [(name, False, problem + remedies.get(name, "")) for name, problem in wrong.items()]
+    if (folder / TRAINING).is_dir():
+        checks.append((TRAINING, True, "an interrupted training; continue it with `macrid train … --resume`"))
+    return checks
 
 
 def _checks() -> list[tuple[str, bool, str]]:
