@@ -220,3 +220,44 @@ def test_the_address_works_in_a_browser():
         with server.bind(settings) as bound:
             port = bound.getsockname()[1]
             assert server.address_of(bound, settings) == f"http://{expected}:{port}/"
+
+
+PRELOADED = """
+import os, signal, socket, sys
+import torch, uvicorn
+from macrid.serving.app import create_app
+from macrid.settings import ServingSettings
+
+torch.set_num_threads(2)
+(torch.randn(400, 400) @ torch.randn(400, 400)).exp().sum()  # starts torch's threads
+app = create_app(sys.argv[1], ServingSettings.make(edits="no"))
+bound = socket.create_server(("127.0.0.1", 0))
+bound.set_inheritable(True)
+children = []
+for _ in range(2):
+    children.append(os.fork())
+    if not children[-1]:
+        signal.alarm(60)
+        uvicorn.Server(uvicorn.Config(app, log_level="error")).run([bound])
+        os._exit(0)
+print("http://127.0.0.1:%d/" % bound.getsockname()[1], flush=True)
+sys.stdin.read()
+for child in children:
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+"""
+
+
+def test_an_app_made_before_a_fork_answers_after_it(shop_run, shop_model):
+    """As `gunicorn --preload` does."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-W", "ignore", "-c", PRELOADED, str(shop_run)]
+    with subprocess.Popen(command, **pipes) as process:
+        preloaded = Server(process)
+        expected = [item.id for item in shop_model.recommend(["bag-0011", "mug-0003"], n=5)]
+        for _ in range(20):  # each on a connection that either process may take
+            status, content = preloaded.ask("POST", "/v1/recommend", json.loads(ASK))
+            assert status == 200, content
+            assert [item["id"] for item in json.loads(content)["items"]] == expected
+        _, log = process.communicate("", timeout=20)
+    assert log == ""

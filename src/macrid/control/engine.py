@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from threading import Lock
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from macrid.control.moves import Move
 from macrid.control.state import Effect, Ranking, State
 from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender
+from macrid.models.forks import new_lock
 
 SHORT = 128  # items; shorter lists are ranked apart from longer ones, and less deep
 LISTS_KEPT = 256  # unmoved lists, kept for comparison
@@ -94,7 +94,7 @@ class Engine:
     def __init__(self, model: Recommender) -> None:
         self.model = model
         self._unmoved: dict[Hashable, Ranking] = {}
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def ask(self, question: Question) -> Answer:
         """Answer one question, or raise its error."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+import macrid.models.forks  # noqa: F401  # whoever has a model can fork
 from macrid.errors import SettingsError, TrainingError
 from macrid.settings import TrainingSettings
 

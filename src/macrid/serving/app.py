@@ -48,6 +48,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
         if on_start is not None:
             on_start(service)
         yield

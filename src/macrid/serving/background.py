@@ -18,7 +18,6 @@ import tempfile
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
 from safetensors import safe_open
@@ -27,6 +26,7 @@ from safetensors.numpy import save
 from macrid import manifest
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
+from macrid.models.forks import new_lock
 from macrid.runs import load, read_histories, weights_digest
 
 State = Literal["ready", "computing", "failed"]
@@ -48,7 +48,7 @@ class Computed:
         self._result: Any = None
         self._version = self._attempt = ""  # of the result, of the last attempt
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def get(self, *, start: bool = True) -> tuple[State, Any, str | None]:
         """State, result and error message; while an inspection is computing, the result may have earlier names.

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from macrid.errors import RequestError, RunError
 from macrid.files import write_atomically, writing
 from macrid.manifest import FILE as MANIFEST
 from macrid.models.base import Recommender
+from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
 from macrid.runs import CACHES, EDITABLE, FILES, load, read_config, read_names, weights_digest, write_names
@@ -77,7 +77,7 @@ class Hosted:
         self.concept_of = None if self.space is None else self.space.concept_of
         self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
         self.fingerprint = _fingerprint(self.run)
-        self._renaming = Lock()
+        self._renaming = new_lock()
         self._refs: dict[int, dict[str, Any]] = {}
         self.card = Card(self)
 

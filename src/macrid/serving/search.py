@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from threading import Lock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from macrid.data.ids import Ids
+from macrid.models.forks import new_lock
 
 LONGEST_QUERY = 200  # characters
 LONGEST_WORD = 64  # characters; the rest is ignored
@@ -34,7 +34,7 @@ class Search:
         self._ids, self._titles = ids, titles
         self._order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
         self._rank = np.argsort(self._order)
-        self._lock = Lock()
+        self._lock = new_lock()
 
     def find(
         self, query: str, *, limit: int, offset: int = 0, among: np.ndarray | None = None

@@ -46,6 +46,9 @@ class Service:
         self._tasks: set[asyncio.Task[None]] = set()
         self._swapping = asyncio.Lock()
         self.hosted = self._host(self.current())
+
+    def start(self) -> None:
+        """Called when requests are about to come. No thread starts before: it would not survive a fork."""
         self._take(self.hosted)
 
     def _host(self, run: Path) -> Hosted:
