@@ -15,7 +15,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def main() -> None:
         for name in arguments.attacks or ATTACKS:
             began = time.monotonic()
             outcomes = import_module(f"benchmarks.attacks.{name}").attack(arguments.times, arguments.seed)
-            _keep(name, [asdict(outcome) for outcome in outcomes], time.monotonic() - began)
+            _keep(name, [vars(outcome) for outcome in outcomes], time.monotonic() - began)
             print(table({"attacks": {name: _kept()["attacks"][name]}}), flush=True)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -313,6 +313,15 @@ def test_leftovers_of_a_kill_never_block_an_overwrite(prepared, tmp_path):
     assert not list(out.glob(".*"))
 
 
+def test_leftovers_of_a_kill_do_not_get_into_the_run(prepared, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(prepared, out, model="popularity", progress=interrupt_at("comparing"))
+    (out / "training" / "draft" / ".axes.safetensors.0123abcd.partial").write_text("half")
+    macrid.train(prepared, out, model="popularity", resume=True)
+    assert not list(out.glob(".*"))
+
+
 def test_an_interruption_leaves_an_earlier_run_as_it_was(prepared, tmp_path):
     out = macrid.train(prepared, tmp_path / "run", **QUICK).path
     before = content(out)

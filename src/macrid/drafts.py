@@ -13,7 +13,7 @@ from typing import Any
 from macrid import runs
 from macrid.data.split import Split
 from macrid.errors import MacridError, RunError
-from macrid.files import Claim, replace_folder, writing
+from macrid.files import Claim, remove_leftovers, replace_folder, writing
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.settings import TrainingSettings
@@ -84,6 +84,7 @@ class Draft:
         self.put()
         runs.check_place(self.run, overwrite=True)
         with writing(self.run, RunError, REMEDY):
+            remove_leftovers(self.path)
             replace_folder(self.path, self.run)
 
     def leave(self, note: Callable[[str], None]) -> None:

@@ -111,6 +111,13 @@ def check_free(
         tempfile.TemporaryDirectory(dir=resolved.parent, prefix=f".{resolved.name}.").cleanup()
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Delete what killed processes left in a folder that no other process writes to."""
+    for entry in folder.iterdir():
+        if LEFTOVER.fullmatch(entry.name):
+            entry.unlink()
+
+
 def make_writable(folder: Path, error: type[MacridError]) -> None:
     """Create a folder; an `error` if that fails or nothing can be written in it."""
     with writing(folder, error, "choose another folder"):
