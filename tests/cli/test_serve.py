@@ -65,6 +65,26 @@ def test_what_cannot_be_served_is_an_error(invoke, tmp_path, trained_run):
     assert "70000" in err
 
 
+def test_an_address_beyond_this_machine_needs_a_token_or_open(invoke, trained_run, started, monkeypatch):
+    monkeypatch.delenv("MACRID_TOKEN", raising=False)
+    code, _, err = invoke("serve", trained_run, "--host", "0.0.0.0", "--port", "0")
+    assert (code, started) == (1, [])
+    assert "--open" in err
+    assert "MACRID_TOKEN" in err
+    assert invoke("serve", trained_run, "--host", "0.0.0.0", "--port", "0", "--open")[0] == 0
+    assert invoke("serve", trained_run, "--host", "0.0.0.0", "--port", "0", "--token", "correct-horse")[0] == 0
+    assert [call[1].open for call in started] == [True, False]
+
+
+def test_the_browser_opens_when_asked(invoke, trained_run, started, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for options in ((), ("--browser",)):
+        invoke("serve", trained_run, "--port", "0", *options)
+        started[-1][3]("http://127.0.0.1:8000/")
+    assert opened == ["http://127.0.0.1:8000/"]
+
+
 def test_the_demo_takes_the_next_free_port(trained_run, started):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -3,10 +3,12 @@
 import asyncio
 import re
 import time
+from urllib.parse import quote, unquote
 
 import pytest
 
 from macrid.errors import SettingsError
+from macrid.serving.app import create_app
 from macrid.serving.guard import may_edit
 from macrid.settings import ServingSettings
 from tests.serving.test_app import ok, problem
@@ -28,7 +30,8 @@ def tight(client_of, shop_run):
 
 
 @pytest.mark.parametrize("path", ["/v1/model", "/v1/items", "/v1/pictures/bag-0011", "/v1/openapi.json", "/metrics"])
-def test_requests_without_the_token_are_refused(secret, path):
+def test_requests_without_the_token_are_refused(secret, path, monkeypatch):
+    monkeypatch.setattr("macrid.serving.tokens.FIRST_DELAY", 0.0)
     for header in ({}, *({"authorization": wrong} for wrong in WRONG)):
         answer = secret.get(path, headers=header)
         problem(answer, 401)
@@ -217,3 +220,71 @@ def test_only_long_responses_are_compressed(client):
     assert long.headers["content-encoding"] == "gzip"
     assert int(long.headers["content-length"]) < len(long.content) / 3
     assert "content-encoding" not in client.get("/healthz", headers={"accept-encoding": "gzip"}).headers
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "shop.example"])
+def test_nobody_beyond_this_machine_gets_in_unless_allowed(popularity_run, host):
+    with pytest.raises(SettingsError, match="--open"):
+        create_app(popularity_run, ServingSettings.make(host=host))
+    for allowed in ({"open": True}, {"token": "correct horse"}):
+        create_app(popularity_run, ServingSettings.make(host=host, **allowed)).state.service.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/encode", "/v1/items"])
+def test_a_client_that_leaves_early_is_no_error(client, caplog, path):
+    sent, parts = [], [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+
+    async def receive():
+        return parts.pop()
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(client.app(scope, receive, send))
+    assert (sent, caplog.records) == ([], [])
+    assert f'route="{path}",status="499"' in client.get("/metrics").text
+
+
+HOSTILE = [
+    b'{"history": ["\\ud800"]}', b'{"ids": ["\\ud800"]}', b'{"name": "\\udfff"}', b'{"\\ud800": 1}',
+    b"[" * 100_000, b'{"history": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"a":' * 100_000,
+    b'{"history": [NaN]}', b'{"history": [1e999]}', b'{"history": [], "n": NaN}', b'{"ids": [' + b"9" * 5000 + b"]}",
+    b'{"history": [' + b"9" * 1001 + b"]}", b'{"ids": [-' + b"9" * 4000 + b"]}", b"\xff", b"", b"\xef\xbb\xbf{}",
+    b'{"history": [], "bounded": 0}', b'{"history": [], "explain": "yes"}', b'{"history": [], "n": 3.0}',
+    b'{"history": [], "n": true}', b'{"item": "bag-0011", "dimension": 0, "steps": "8"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/recommend", "/v1/recommend/batch", "/v1/encode", "/v1/traverse", "/v1/items", "/v1/reload", "/v1/concepts/0"],
+)
+def test_json_that_is_no_json_or_not_of_the_right_type_is_refused(client, path):
+    method = "PATCH" if path == "/v1/concepts/0" else "POST"
+    for content in HOSTILE:
+        answer = client.request(method, path, content=content, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 403, 422), (content[:60], answer.text[:200])
+
+
+@pytest.mark.parametrize(
+    "text", ["\ud800", "a\udfff", "\x00", "\u202e", "%", "%ff", "%ed%a0%80", "%00", "²", "9" * 999]
+)
+def test_odd_characters_in_addresses_are_refused(client, text):
+    for template in ("/v1/items/{}", "/v1/users/{}", "/v1/pictures/{}", "/v1/concepts/{}/dimensions", "/{}"):
+        scope = {"type": "http", "method": "GET", "query_string": b"", "headers": [(b"host", b"127.0.0.1")]}
+        for path in (template.format(text), template.format(unquote(text, errors="surrogateescape"))):
+            sent = []
+
+            async def send(message, sent=sent):
+                sent.append(message)
+
+            asyncio.run(client.app({**scope, "path": path}, _nothing_more, send))
+            assert 400 <= sent[0]["status"] < 500, path
+    for name in ("/v1/similar?item=", "/v1/items?q=", "/v1/users?q=", "/v1/map/values?by="):
+        assert client.get(name + quote(text, errors="surrogatepass")).status_code < 500
+
+
+async def _nothing_more():
+    return {"type": "http.request", "body": b"", "more_body": False}

@@ -1,6 +1,7 @@
 """Item pictures, drawn or from a folder."""
 
 import os
+import socket
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -89,6 +90,34 @@ def test_a_picture_changes_with_its_file_and_goes_with_it(tmp_path):
     file.write_bytes(b"x" * (LARGEST_FILE + 1))
     assert pictures.of(0) is None
     file.unlink()
+    assert pictures.of(0) is None
+
+
+def test_whatever_replaces_a_picture_is_not_opened(tmp_path):
+    """Reading a pipe would wait for ever, and a device could give any amount."""
+    inside, outside = tmp_path / "pictures" / "deep", tmp_path / "outside"
+    inside.mkdir(parents=True)
+    outside.mkdir()
+    (outside / "a.png").write_bytes(b"secret")
+    picture = inside / "a.png"
+    picture.write_bytes(b"picture")
+    pictures = Pictures(model_of(["a"]), inside)
+
+    folder = os.open(inside, os.O_RDONLY)  # socket paths are limited to about 100 characters
+    with socket.socket(socket.AF_UNIX) as unix:
+        for replace in (
+            lambda: os.mkfifo(picture),
+            lambda: picture.symlink_to("/dev/zero"),
+            lambda: picture.symlink_to(outside / "a.png"),
+            lambda: unix.bind(f"/proc/self/fd/{folder}/a.png"),
+        ):
+            picture.unlink()
+            replace()
+            assert pictures.of(0) is None
+    os.close(folder)
+    picture.unlink()
+    inside.rmdir()
+    inside.symlink_to(outside)
     assert pictures.of(0) is None
 
 

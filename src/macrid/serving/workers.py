@@ -203,7 +203,7 @@ def worker_app() -> Any:
     try:
         on_reload = partial(call_for_reload, shared)
         return create_app(run, settings, shared=shared, on_start=on_start, on_stop=on_stop, on_reload=on_reload)
-    except MacridError as error:
+    except (MacridError, OSError) as error:  # OSError: the shared folder went with the supervisor
         log.error("%s", error)
         sys.exit(STARTUP_FAILURE)
 
