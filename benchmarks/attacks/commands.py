@@ -99,7 +99,7 @@ def odd_calls() -> Iterator[tuple[list[Any], str, str, bool]]:
             for value in VALUES:
                 words = [*name.split(), *base]
                 if option.param_type_name == "argument":
-                    words[len(name.split())] = value
+                    words = [*name.split(), value, *base[1:]]
                 else:
                     words += [max(option.opts, key=len), value]
                 yield words, option.name, value, option.type_descriptor.annotation is float

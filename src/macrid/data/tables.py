@@ -112,18 +112,18 @@ class ParquetTable(Table):
         self.path, self.name = path, path.name
         try:
             self._set_columns(pa.parquet.read_schema(path).names)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         wanted = [self.written[self.columns.index(name)] for name in columns]
         is_clear = all(self.written.count(name) == 1 for name in wanted)
         try:
-            with pa.parquet.ParquetFile(self.path) as file:
+            with pa.parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
                 table = file.read(columns=wanted if is_clear else None)
             table = table.select(wanted).rename_columns(columns) if is_clear else table.rename_columns(self.columns)
             return _checked(_with_known_types(table.select(columns)), self.name)
-        except (pa.ArrowException, OSError, KeyError) as error:
+        except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
             raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
 
