@@ -641,3 +641,13 @@ def test_reload_loads_another_run_unless_it_is_bad(client_of, own_run, popularit
     assert ok(client.post("/v1/reload", json={}))["run"] == "other"
     assert ok(client.post("/v1/reload", json={"run": "run"}))["run"] == "run"
     assert ok(client.get("/v1/model"))["model"] == "MacridVAE"
+
+
+def test_numbers_and_characters_that_json_lacks_are_repaired(client_of, own_run):
+    content = '{"test": {"ndcg@100": {"mean": NaN, "se": -Infinity}, "note\\ud800": "\\udfff", "n": 1}}'
+    (own_run / "metrics.json").write_text(content, "ascii")
+    manifest.seal(own_run)
+    expected = {"ndcg@100": {"mean": None, "se": None}, "note?": "?", "n": 1}
+    client = client_of(own_run)
+    assert ok(client.get("/v1/model"))["metrics"]["test"] == expected
+    assert ok(client.get("/v1/report"))["metrics"]["test"] == expected
