@@ -219,6 +219,18 @@ def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterru
     assert sorted(file.name for file in tmp_path.iterdir() if not file.name.endswith(".partial")) == ["run"]
 
 
+@pytest.mark.parametrize("phase", ["reading", "scoring"])
+def test_a_killed_overwrite_leaves_the_earlier_run_and_resumes(prepared, tmp_path, uninterrupted, phase):
+    settings, expected = uninterrupted["popularity"]
+    out = macrid.train(prepared, tmp_path / "run", model="ease", device="cpu").path
+    earlier = content(out)
+    options = repr({**settings, "model": "popularity", "overwrite": True})
+    command = [sys.executable, "-c", KILLED, str(prepared), str(out), phase, options]
+    assert subprocess.run(command, check=False).returncode == -9
+    assert content(out) == earlier
+    assert content(macrid.train(prepared, out, model="popularity", resume=True, **settings).path) == expected
+
+
 def test_a_finished_training_is_resumed_to_itself(prepared, tmp_path, uninterrupted):
     settings, expected = uninterrupted["macridvae"]
     run = macrid.train(prepared, tmp_path / "run", **settings)

@@ -87,7 +87,12 @@ class Attacks:
         phase = phases[number // 6 % len(phases)]
         _, event, seconds = self.chance.choice([moment for moment in self.moments[model] if moment[0] == phase])
         delay, run = self.chance.uniform(0, seconds), self.folder / "killed"
-        _in_child(lambda: self._train(model, run, self._deadly(event, delay)))
+        has_earlier = number % 2 == 0
+        if has_earlier:
+            shutil.copytree(self.folder / "whole-popularity", run)
+        _in_child(lambda: self._train(model, run, self._deadly(event, delay), overwrite=has_earlier))
+        if has_earlier and contents(run) not in (self.expected["popularity"], self.expected[model]):
+            return phase, "the earlier run is gone, and the new one is not there"
         problem = self._resumed(model, run)
         shutil.rmtree(run, ignore_errors=True)
         return phase, problem
@@ -176,6 +181,8 @@ class Attacks:
 
     def _difference(self, model: str, run: Path) -> str | None:
         found, expected = contents(run), self.expected[model]
+        if (run / "training").exists():
+            return "unfinished"
         different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
         return f"differs: {', '.join(different)}" if different else None
 
@@ -222,7 +229,7 @@ def contents(run: Path) -> dict[str, Any]:
             from safetensors.numpy import load_file
 
             found[file.name] = {name: value.tobytes() for name, value in load_file(file).items()}
-        elif file.name != "manifest.json":  # it has the digests of the times
+        elif file.name not in ("manifest.json", "training"):  # digests of the times; what is still to be done
             found[file.name] = file.read_bytes() if file.is_file() else "a folder"
     return found
 

@@ -6,7 +6,8 @@ Its files say which phases are done, so an interrupted training continues with t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,20 @@ class Draft:
             self.model, folder, heldout=self.heldout, metrics=self.metrics or None, data=self._origin,
             fingerprint=self._fingerprint, **options,
         )  # fmt: skip
+
+
+@contextmanager
+def begun(run: Path) -> Iterator[None]:
+    """Mark a folder as being trained, so that a kill can be told from a finished run; undone after an exception."""
+    with writing(run, RunError, "choose another folder"):
+        (run / runs.TRAINING).mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something is in it
+            (run / runs.TRAINING).rmdir()
+            run.rmdir()
+        raise
 
 
 def has_progress(run: Path) -> bool:

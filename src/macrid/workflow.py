@@ -6,6 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.understanding import understand
 from macrid.data.catalog import load_split
 from macrid.data.split import HeldOut, Split
-from macrid.drafts import Draft, has_progress
+from macrid.drafts import Draft, begun, has_progress
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import evaluate
 from macrid.files import check_free, claimed, recover
@@ -100,8 +101,9 @@ def train(
     with claimed(folder, RunError) as claim:
         _check_folder(folder, resume, overwrite, tell)
         is_finished = resume and _is_finished(folder)
-        split, known = _load(data, tell)
-        fingerprint = _fingerprint(recommender, split, training, labels)
+        with nullcontext() if is_finished else begun(folder):
+            split, known = _load(data, tell)
+            fingerprint = _fingerprint(recommender, split, training, labels)
         if is_finished:
             return _finished(recommender, folder, training, fingerprint, tell)
         draft = Draft(folder, recommender, split, known if origin is None else origin, fingerprint, claim)
