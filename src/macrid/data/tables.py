@@ -311,6 +311,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_readable(path: Path) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # Arrow takes names in UTF-8 only
+        raise DataError(f"{path}: its name is not UTF-8; rename it, or choose a UTF-8 locale")
     try:
         if path.is_dir():
             raise DataError(f"{path}: is a folder, not a file")
