@@ -13,7 +13,7 @@ from macrid.serving.app import create_app
 from macrid.settings import ServingSettings
 
 schemathesis.checks.load_all_checks()
-LEFT_OUT = ("positive_data_acceptance", "unsupported_method")  # valid ids need not exist; 405: see test_app
+LEFT_OUT = ("positive_data_acceptance",)  # valid ids need not exist, and limits are settings
 
 
 async def _nothing(_):
@@ -61,3 +61,13 @@ def test_everything_is_described_with_examples(described):
             problems = [answer for status, answer in operation["responses"].items() if int(status) >= 400]
             assert all(answer["content"].keys() == {"application/problem+json"} for answer in problems)
             assert path == "/healthz" or problems
+
+
+def test_other_methods_are_refused_with_those_that_an_address_has(client):
+    for path, methods in client.get("/v1/openapi.json").json()["paths"].items():
+        expected = {method.upper() for method in methods}
+        for method in {"GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND"} - expected:
+            answer = client.request(method, path.replace("{concept}", "0").replace("{dimension}", "0"))
+            assert answer.status_code == 405, (method, path)
+            assert {*answer.headers["allow"].split(", ")} - {"HEAD"} == expected
+            assert answer.headers["allow"] in answer.json()["detail"]

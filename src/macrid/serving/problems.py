@@ -11,11 +11,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from macrid.errors import MacridError, RequestError
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 10  # reported per request
+METHODS = ("GET", "HEAD", "POST", "PATCH")
 COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)  # of every endpoint
 TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older Pythons have older names
 
@@ -74,8 +76,21 @@ def install(app: FastAPI) -> None:
             400: "cannot read the body; send uncompressed JSON in UTF-8",
             404: "no such endpoint; see /v1/openapi.json",
         }
-        detail = details.get(error.status_code, str(error.detail))
-        return problem(RefusedError(error.status_code, detail, dict(error.headers or {})), request.url.path)
+        detail, headers = details.get(error.status_code, str(error.detail)), dict(error.headers or {})
+        if error.status_code == 405:
+            headers = {"allow": ", ".join(_allowed(request))}
+            detail = f"{request.method[:20]} is not possible here; use {headers['allow']}"
+        return problem(RefusedError(error.status_code, detail, headers), request.url.path)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that an address has, on all of its routes; each route knows only its own."""
+    scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers") if name in request.scope}
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in request.app.routes)
+    ]
 
 
 def _place(path: tuple[Any, ...]) -> str:
