@@ -74,13 +74,17 @@ def _row(settings: type[Settings], name: str) -> str:
     return f"| `{name}` | {default} | {_allowed(field)} | {meaning} |"
 
 
+def _plain(limit: float) -> str:
+    return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
+
+
 def _allowed(field: object) -> str:
     words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
     parts = getattr(getattr(field, "annotation", None), "__args__", ())  # of a Literal, or of "a number or a word"
     inner = [info for part in parts for info in getattr(part, "__metadata__", ())]
     rules = [rule for info in (field, *inner) for rule in getattr(info, "metadata", ())]
     limits = [
-        f"{words[key]} {getattr(rule, key):g}" for rule in rules for key in words
+        f"{words[key]} {_plain(getattr(rule, key))}" for rule in rules for key in words
         if getattr(rule, key, None) is not None
     ]  # fmt: skip
     choices = [word for part in parts for word in (part, *getattr(part, "__args__", ())) if isinstance(word, str)]

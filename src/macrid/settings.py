@@ -266,7 +266,7 @@ class TrainingSettings(Settings):
     """With labels: the weight of an error about an item relative to one about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
     """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
-    scratch_mib: int = Field(16, ge=1, le=2**20)
+    scratch_mib: int = Field(16, ge=1, le=10**6)
     """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
     seed: Common[int] = Field(0, ge=0, lt=2**63)
     """Random seed; on a CPU the same seed gives the same model."""

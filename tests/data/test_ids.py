@@ -82,3 +82,13 @@ def test_repr_shows_count_and_type():
 def test_ids_must_be_strings_or_64_bit_integers(values, problem):
     with pytest.raises(DataError, match=problem):
         Ids(values)
+
+
+@pytest.mark.parametrize("text", ["007", "+7", " 7", "٣", "²", "-0", "7.0", "9" * 5_000, str(2**63), "", "7\n"])
+def test_text_that_is_not_written_like_an_integer_is_none(text):
+    assert Ids([7, 3, 0]).parse(text) == text
+
+
+def test_every_integer_of_64_bits_is_parsed():
+    for value in (0, -1, 2**63 - 1, -(2**63)):
+        assert Ids([value]).parse(str(value)) == value
