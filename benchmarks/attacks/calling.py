@@ -44,9 +44,13 @@ class Ending:
             return f"exit code {self.code}"
         if "unexpected " in self.err and "MACRID_DEBUG" in self.err:
             return f"unexplained ({re.search('unexpected ([A-Za-z]+)', self.err)[1]})"  # type: ignore[index]
-        if self.code == 1 and not self.err.strip():
+        if self.code == 1 and not self.said.strip():
             return "refused without a word"
-        if self.code == 1 and len([line for line in self.err.splitlines() if line.startswith("error")]) != 1:
+        if (
+            self.code == 1
+            and self.err.strip()
+            and len([line for line in self.err.splitlines() if line.startswith("error")]) != 1
+        ):
             return "refused in other than one line"
         return None
 
