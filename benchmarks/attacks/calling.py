@@ -46,11 +46,8 @@ class Ending:
             return f"unexplained ({re.search('unexpected ([A-Za-z]+)', self.err)[1]})"  # type: ignore[index]
         if self.code == 1 and not self.said.strip():
             return "refused without a word"
-        if (
-            self.code == 1
-            and self.err.strip()
-            and len([line for line in self.err.splitlines() if line.startswith("error")]) != 1
-        ):
+        lines = re.sub(r"\x1b\[[\d;]*m", "", self.err).splitlines()
+        if self.code == 1 and lines and sum(line.startswith("error") for line in lines) != 1:
             return "refused in other than one line"
         return None
 

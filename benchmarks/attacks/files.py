@@ -60,6 +60,13 @@ def rows(draw: random.Random, users: int = 24, items: int = 18) -> list[list[str
     ]
 
 
+def _with_events(folder: Path, draw: random.Random) -> Path:
+    folder.mkdir()
+    events = [["user", "item", "rating"], *rows(draw)]
+    (folder / "e.csv").write_text("\n".join(",".join(row) for row in events) + "\n")
+    return folder
+
+
 def _events(base: Path, draw: random.Random, times: int, name: str, mark: str) -> Outcome:
     outcome = Outcome(name, "read as a strict reader reads it, or refused in one line")
     suffix = "dat" if mark == "::" else "csv"
@@ -230,10 +237,7 @@ def damaged(draw: random.Random, content: bytes) -> bytes:
 
 def _items(base: Path, draw: random.Random, times: int) -> Outcome:
     outcome = Outcome("items tables, changed", "titles as a strict reader reads them, or refused in one line")
-    folder = base / "items"
-    folder.mkdir()
-    events = [["user", "item", "rating"], *rows(draw)]
-    (folder / "e.csv").write_text("\n".join(",".join(row) for row in events) + "\n")
+    folder = _with_events(base / "items", draw)
     for _ in range(times):
         header = ["id", "title", draw.choice(("price", "popularity", "popularity_", "title", "id_", ""))]
         table = [[f"i{item}", draw.choice((f"Zoë {item}", f'"Cafe, {item}"', f"Plain {item}")), str(item)]
@@ -338,10 +342,7 @@ def _odd_tables(columns: dict[str, list[Any]]) -> Iterator[tuple[pa.Table, bool]
 
 def _labels(base: Path, draw: random.Random, times: int) -> Outcome:
     outcome = Outcome("labels, wrong", "refused in one line")
-    folder = base / "labels"
-    folder.mkdir()
-    events = [["user", "item", "rating"], *rows(draw)]
-    (folder / "e.csv").write_text("\n".join(",".join(row) for row in events) + "\n")
+    folder = _with_events(base / "labels", draw)
     call(prepare("e.csv"), folder)
     training = ["--epochs", 1, "--dim", 4, "--concepts", 3, "--neighbours", 0, "--no-baselines", "--overwrite"]
     wrong = ("inf", "1e999", "nan,nan", "²", "٣", '"', "1,2", "\udcff", "x", "9" * 5_000)
@@ -358,10 +359,7 @@ def _labels(base: Path, draw: random.Random, times: int) -> Outcome:
 
 def _json(base: Path, draw: random.Random, times: int) -> Outcome:
     outcome = Outcome("JSON files, deep, huge or not JSON", "refused in one line that names the file")
-    folder = base / "json"
-    folder.mkdir()
-    events = [["user", "item", "rating"], *rows(draw)]
-    (folder / "e.csv").write_text("\n".join(",".join(row) for row in events) + "\n")
+    folder = _with_events(base / "json", draw)
     call(prepare("e.csv"), folder)
     training = ["--epochs", 1, "--dim", 4, "--concepts", 3, "--neighbours", 0, "--no-baselines"]
     call(["train", "out", "--out", "run", *training], folder)
