@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from macrid import cli
 from macrid.cli import data as data_command
 from macrid.cli.common import column, one_line
+from macrid.data import store
 from macrid.errors import DataError
 
 ACCIDENTS = [
@@ -198,3 +200,32 @@ def test_odd_values_of_options_are_answered_or_refused_in_one_line(trained_run, 
     assert "unexpected" not in err
     if code == 1:
         assert len([line for line in err.splitlines() if line.startswith("error: ")]) == 1
+
+
+def test_the_encoding_is_printed_and_can_be_given(invoke, tmp_path):
+    rows = "".join(f"{user},i{item}\n" for user in range(20) for item in range(6))
+    (tmp_path / "e.csv").write_text("user,item\n" + rows)
+    (tmp_path / "i.csv").write_bytes("item,title\ni1,Zoë\ni2,Amélie\n".encode("latin-1"))
+    words = ("data", "prepare", tmp_path / "e.csv", "--items", tmp_path / "i.csv", "--heldout", 3)
+    code, _, err = invoke(*words, "--out", tmp_path / "decided")
+    assert code == 0
+    assert "i.csv: encoding latin-1, as line 2 is not UTF-8" in err
+    assert "4 of 6 items are not in the items table" in err
+    assert invoke(*words, "--out", tmp_path / "given", "--encoding", "cp1252")[0] == 0
+    titles = [store.read(tmp_path / name).table.column("title").to_pylist() for name in ("decided", "given")]
+    assert titles[0] == titles[1]
+    assert {"Zoë", "Amélie"} <= {*titles[0]}
+    code, _, err = invoke(*words, "--out", tmp_path / "wrong", "--encoding", "utf-8")
+    assert code == 1
+    assert "i.csv, line 2: not utf-8" in err
+    assert "remove --encoding" in invoke("data", "prepare", "shop", "--out", tmp_path / "x", "--encoding", "utf-8")[2]
+
+
+def test_many_users_are_read_in_a_given_encoding(invoke, trained_run, trained, tmp_path):
+    item = trained[0].items[0]
+    (tmp_path / "u.csv").write_bytes(f"user,item\né,{item}\n".encode("utf-16-le"))
+    words = ("recommend", trained_run, "--input", tmp_path / "u.csv", "--output", tmp_path / "r.parquet", "-n", 3)
+    assert "--encoding" in invoke(*words)[2]
+    code, _, err = invoke(*words, "--encoding", "utf-16-le")
+    assert code == 0, err
+    assert pq.read_table(tmp_path / "r.parquet").column("user").to_pylist() == ["é"] * 3

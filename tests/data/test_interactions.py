@@ -1,5 +1,7 @@
 import gzip
+import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macrid.data.ids import Ids
-from macrid.data.interactions import Interactions, csr_from_pairs
+from macrid.data.interactions import Interactions, ReadReport, csr_from_pairs
 from macrid.errors import DataError
 
 EVENTS = [
@@ -303,3 +305,9 @@ def test_an_items_table_from_polars_joins_by_the_column_of_the_events():
 def test_lists_in_an_id_column_are_an_error_that_says_what_to_do():
     with pytest.raises(DataError, match=r"'item_id': .*lists.*explode"):
         Interactions.read(pl.DataFrame({"user_id": [1, 2], "item_id": [[1], [2]]}))
+
+
+def test_a_report_survives_json():
+    data = Interactions.read(FRAME, min_rating=4, min_items=2, items=pa.table({"item_id": [10], "popularity": [1]}))
+    assert data.report.notes
+    assert ReadReport(**json.loads(json.dumps(asdict(data.report)))) == data.report
