@@ -1,5 +1,6 @@
 """Connections that are slow, idle, too many, or send too much."""
 
+import asyncio
 import logging
 import socket
 import subprocess
@@ -31,9 +32,7 @@ async def _large(request):
 
 
 async def _slow(request):
-    import asyncio
-
-    await asyncio.sleep(2)
+    await asyncio.sleep(0.8)
     return PlainTextResponse("slow")
 
 
@@ -189,16 +188,29 @@ def test_nobody_who_is_being_answered_makes_room(open_to):
     assert [answer(connection) for connection in busy] == [200] * 4
 
 
-def test_a_client_that_does_not_read_is_cut_off(open_to, monkeypatch):
-    monkeypatch.setattr("macrid.serving.connections.LINGER", 0.2)
-    connect = open_to(idle_timeout=0.2)
+@pytest.mark.parametrize("requests", [1, 5])
+def test_a_client_that_does_not_read_is_cut_off(open_to, requests, capfd):
+    connect = open_to(idle_timeout=0.2, timeout=0.4)
     connection = connect()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
+    connection.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n" * requests)
     begin = time.monotonic()
-    while connect.state.connections or not connect.state.total_requests:
+    while connect.state.connections or connect.state.tasks or not connect.state.total_requests:
         assert time.monotonic() - begin < 8
         time.sleep(0.05)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_reads_slowly_gets_everything(open_to):
+    connection, size = open_to(idle_timeout=0.2, timeout=0.4)(), 0
+    connection.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+    begin = time.monotonic()
+    while part := connection.recv(1_000_000):
+        size += len(part)
+        if time.monotonic() - begin < 1.5:
+            time.sleep(0.1)
+    assert size > 20_000_000
+    assert time.monotonic() - begin > 1
 
 
 def test_open_files_limit_connections():

@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from macrid.serving.problems import RefusedError, problem, title
 from macrid.settings import ServingSettings
 
 log = logging.getLogger("macrid.serving")
 SWEEP = 0.5  # seconds between looks at the deadlines
-LINGER = 5.0  # seconds for a client to take the last response before its connection is cut
+GRACE = 5.0  # seconds for the rest of a body after the guard has given up on it
 SPARE_FILES = 16  # for reading runs and pictures, beside those open at the start
 FEWEST = 4  # connections, whatever the limit on open files
 QUIET = 60.0  # seconds between two log lines about too many connections
@@ -63,8 +63,11 @@ class Door:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop, connections: set[Any]) -> None:
         now = loop.time()
-        for connection in [each for each in connections if each.deadline <= now or each.transport.is_closing()]:
-            connection.expire(now)
+        for connection in list(connections):
+            if connection.is_stalled(now):
+                connection.transport.abort()
+            elif connection.deadline <= now and not connection.transport.is_closing():
+                connection.expire()
         loop.call_later(SWEEP, self._sweep, loop, connections)
 
 
@@ -74,8 +77,10 @@ class Connection(HttpToolsProtocol):
     def __init__(self, door: Door, **more: Any) -> None:
         super().__init__(**more)
         self.door, self.deadline = door, math.inf
-        self._is_ending = self._is_in_header = self._began_now = False
+        self._is_in_header = self._began_now = False
+        self._current: RequestResponseCycle | None = None
         self._received = self._body = 0  # bytes of the current request
+        self._unread, self._read_at = 0, math.inf  # bytes that the client has yet to read, and when it last read some
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,7 +89,14 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.door.waiting.pop(self, None)
+        if self._current is not None and not self._current.response_complete:
+            self._current.disconnected = True  # uvicorn tells only the last of several requests sent at once
+            self._current.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._current = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -121,7 +133,7 @@ class Connection(HttpToolsProtocol):
             self._received = size
             raise ValueError  # ends the parser
         self.door.waiting.pop(self, None)
-        self._expect(self.door.settings.timeout + LINGER)
+        self._expect(self.door.settings.timeout + GRACE)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -137,14 +149,17 @@ class Connection(HttpToolsProtocol):
         if self.cycle.response_complete and not self.transport.is_closing():
             self.door.waiting[self] = None
 
-    def expire(self, now: float) -> None:
-        """End what has taken too long; called on closing connections too."""
-        if self.transport.is_closing():
-            if not self._is_ending:
-                self._is_ending, self.deadline = True, now + LINGER
-            elif now >= self.deadline:
-                self.transport.abort()
-        elif self._is_in_header:
+    def is_stalled(self, now: float) -> bool:
+        """Whether the client has stopped reading its responses."""
+        unread = self.transport.get_write_buffer_size()
+        if not unread or unread < self._unread or self._read_at == math.inf:
+            self._read_at = now if unread else math.inf
+        self._unread = unread
+        return now - self._read_at > self.door.settings.timeout
+
+    def expire(self) -> None:
+        """End a request that is not complete in time."""
+        if self._is_in_header:
             self.refuse(408, "the header was incomplete; send it again")
         else:
             self.transport.close()

@@ -98,14 +98,14 @@ class _Exchange:
         self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # relative to where the app is mounted
         self.size, self.is_read, self.is_gone, self.status = 0, False, False, 0
         self.refusal: RefusedError | None = None
+        self._deadline: asyncio.Timeout | None = None
 
     async def run(self) -> None:
         guard, metrics, began = self.guard, self.guard.service.metrics, time.perf_counter()
         metrics.in_flight.inc()
         try:
             await self._check()
-            async with asyncio.timeout(guard.settings.timeout):
-                await guard.app(self.scope, self.receive, self.send)
+            await self._respond()
         except RefusedError as error:
             self.refusal = error
         except ClientDisconnect:
@@ -132,6 +132,13 @@ class _Exchange:
             metrics.seconds.labels(route).observe(time.perf_counter() - began)
             guard.service.answered += 1
 
+    async def _respond(self) -> None:
+        async with asyncio.timeout(self.guard.settings.timeout) as self._deadline:
+            try:
+                await self.guard.app(self.scope, self.receive, self.send)
+            finally:
+                self._deadline = None
+
     async def receive(self) -> Message:
         """The next part of the body, up to the size limit."""
         message = await self._receive()
@@ -150,6 +157,8 @@ class _Exchange:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self._deadline is not None:
+                self._deadline.reschedule(None)  # how long a client takes to read is up to its connection
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
