@@ -231,6 +231,18 @@ def test_a_killed_overwrite_leaves_the_earlier_run_and_resumes(prepared, tmp_pat
     assert content(macrid.train(prepared, out, model="popularity", resume=True, **settings).path) == expected
 
 
+def test_a_folder_is_marked_as_unfinished_from_first_to_last(prepared, tmp_path):
+    out = macrid.train(prepared, tmp_path / "run", model="popularity").path
+    marked = []
+
+    def watch(event):
+        marked.append((out / "training").is_dir())
+
+    macrid.train(prepared, out, overwrite=True, progress=watch, **QUICK)
+    assert {*marked} == {True}
+    assert not (out / "training").exists()
+
+
 def test_a_finished_training_is_resumed_to_itself(prepared, tmp_path, uninterrupted):
     settings, expected = uninterrupted["macridvae"]
     run = macrid.train(prepared, tmp_path / "run", **settings)

@@ -102,8 +102,10 @@ class Draft:
             note(f"the best weights so far could not be saved: {error}")
 
     def discard(self) -> None:
-        """Forget an earlier training of the same run."""
-        shutil.rmtree(self.path.parent, ignore_errors=True)
+        """Forget an earlier training of the same run; its folder stays, as the mark of this one."""
+        with writing(self.path.parent, RunError, "choose another folder"):
+            for entry in self.path.parent.glob("*"):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _save(self, folder: Path, **options: Any) -> None:
         runs.save(
@@ -114,7 +116,10 @@ class Draft:
 
 @contextmanager
 def begun(run: Path) -> Iterator[None]:
-    """Mark a folder as being trained, so that a kill can be told from a finished run; undone after an exception."""
+    """Mark a folder as being trained, so that a kill can be told from a finished run; undone after an exception.
+
+    The mark is the folder `training`, which is there until the run is complete.
+    """
     with writing(run, RunError, "choose another folder"):
         (run / runs.TRAINING).mkdir(parents=True, exist_ok=True)
     try:
