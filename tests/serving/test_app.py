@@ -651,3 +651,14 @@ def test_numbers_and_characters_that_json_lacks_are_repaired(client_of, own_run)
     client = client_of(own_run)
     assert ok(client.get("/v1/model"))["metrics"]["test"] == expected
     assert ok(client.get("/v1/report"))["metrics"]["test"] == expected
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "axes.safetensors", "heldout.safetensors", "items.parquet"])
+def test_a_run_with_a_flipped_bit_is_never_swapped_in(client_of, own_run, name):
+    client = client_of(own_run)
+    before = ok(client.post("/v1/recommend", json={"history": ["bag-0001"], "n": 5}))
+    content = bytearray((own_run / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (own_run / name).write_bytes(content)
+    problem(client.post("/v1/reload", json={}), 409, f"{name}: damaged")
+    assert ok(client.post("/v1/recommend", json={"history": ["bag-0001"], "n": 5})) == before
