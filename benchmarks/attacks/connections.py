@@ -106,7 +106,7 @@ def slow_readers(run: Path, times: int) -> Outcome:
             held[-1].setblocking(False)
             with suppress(OSError):
                 held[-1].send(request)
-        until(lambda: not _open_files(service.process.pid, service.port), 25)
+        until(lambda: not _open_files(service.process.pid, service.port), 60)
         left = _open_files(service.process.pid, service.port)
         for number in range(len(held)):
             outcome.note("still open" if number < left else None)
@@ -118,8 +118,10 @@ def slow_readers(run: Path, times: int) -> Outcome:
 
 def _open_files(pid: int, port: int) -> int:
     """Connections that a process has open at its port."""
-    inodes = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink() and entry.exists}
-    count = 0
+    inodes, count = set(), 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed just now
+            inodes.add(os.readlink(entry))
     for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
         is_ours = int(fields[1].split(":")[1], 16) == port and fields[3] != "0A"

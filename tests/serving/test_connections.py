@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -225,3 +227,16 @@ def test_open_files_limit_connections():
 
     assert FEWEST < most(64) <= 64 - SPARE_FILES
     assert most_connections(7) == 7
+
+
+def test_the_documented_proxy_has_the_limits_of_the_service():
+    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    proxy = dict(re.findall(r"^ +(\w+) +(.+);", re.search(r"```nginx\n(.*?)```", text, re.DOTALL)[1], re.MULTILINE))
+    settings = ServingSettings.make()
+    assert proxy["client_header_timeout"] == f"{settings.header_timeout:g}s"
+    assert proxy["keepalive_timeout"] == f"{settings.idle_timeout:g}s"
+    assert proxy["send_timeout"] == f"{settings.timeout:g}s"
+    assert proxy["client_max_body_size"] == f"{settings.max_body >> 20}m"
+    count, size = proxy["large_client_header_buffers"].split()
+    assert int(count) * int(size.removesuffix("k")) * 1024 == settings.max_header
+    assert float(proxy["proxy_read_timeout"].removesuffix("s")) > settings.timeout

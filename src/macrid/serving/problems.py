@@ -18,7 +18,7 @@ from macrid.errors import MacridError, RequestError
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 10  # reported per request
 METHODS = ("GET", "HEAD", "POST", "PATCH")
-COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 500, 503)  # of every endpoint
+COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 429, 500, 503)  # of every endpoint
 TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older Pythons have older names
 
 
