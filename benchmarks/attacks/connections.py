@@ -37,7 +37,6 @@ def attack(times: int | None, seed: int) -> list[Outcome]:
             guesses, open_doors, killed_workers, killed_supervisors, crash_loop,
         ):  # fmt: skip
             outcomes.append(one(run, times or 10**6))
-            print(outcomes[-1], flush=True)
     return outcomes
 
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http.client import HTTPConnection, HTTPException
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,21 @@ class Supervisor(Multiprocess):
                 if time.monotonic() >= life.next_at:
                     del self._lives[process]
                     self.processes[place] = self._start(life)
-            elif not process.is_alive(timeout=self.config.timeout_worker_healthcheck):
+            elif not self._is_well(process):
                 self._bury(process, life)
+
+    def _is_well(self, process: Process) -> bool:
+        """Whether a process responds; unlike uvicorn's check, it does not wait for one that ends meanwhile."""
+        with contextlib.suppress(OSError, EOFError):
+            process.parent_conn.send(b"ping")
+            sources: list[Any] = [process.parent_conn, process.process.sentinel]
+            ready = wait(sources, self.config.timeout_worker_healthcheck)
+            if process.parent_conn in ready:
+                process.parent_conn.recv()
+                return True
+            if ready:
+                process.process.join(self.config.timeout_worker_healthcheck)  # it ends; its status comes a bit later
+        return False
 
     def _bury(self, process: Process, life: _Life) -> None:
         """Log how a process ended, and decide when to start another."""
