@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Collection, Iterator
@@ -116,6 +117,15 @@ def remove_leftovers(folder: Path) -> None:
     for entry in folder.iterdir():
         if LEFTOVER.fullmatch(entry.name):
             entry.unlink()
+
+
+def check_regular(path: Path, error: type[MacridError]) -> None:
+    """Raise an `error` unless this is an ordinary file: a device may never end, and a pipe can be read only once."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise error(f"{path}: is a folder, not a file")
+    if not stat.S_ISREG(mode):
+        raise error(f"{path}: is a device or a pipe; write its content to a file first")
 
 
 def make_writable(folder: Path, error: type[MacridError]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from macrid.errors import MacridError, SettingsError, first_line
-from macrid.files import write_atomically, writing
+from macrid.files import check_regular, write_atomically, writing
 from macrid.settings import ADDED, Settings, TrainingSettings, model_settings
 
 KEYS = ("model", "settings", "training", "preset")
@@ -108,11 +108,14 @@ class Recipe:
 
 def _read(path: Path) -> Any:
     try:
+        check_regular(path, SettingsError)
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except SettingsError:
+        raise
     except ValueError as error:  # bad JSON or bad UTF-8
         raise SettingsError(f"{path}: not JSON ({first_line(error)})") from None
     except RecursionError:

@@ -229,3 +229,15 @@ def test_many_users_are_read_in_a_given_encoding(invoke, trained_run, trained, t
     code, _, err = invoke(*words, "--encoding", "utf-16-le")
     assert code == 0, err
     assert pq.read_table(tmp_path / "r.parquet").column("user").to_pylist() == ["é"] * 3
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_files_that_never_end_are_refused(invoke, trained_run, tmp_path):
+    out = ("--out", tmp_path / "new")
+    for words in (
+        ("data", "prepare", "/dev/full", *out),
+        ("train", "shop", "--config", "/dev/full", *out),
+        ("recommend", trained_run, "--input", "/dev/full", "--output", tmp_path / "r.parquet"),
+    ):
+        code, _, err = invoke(*words)
+        assert (code, err) == (1, "error: /dev/full: is a device or a pipe; write its content to a file first\n")

@@ -22,7 +22,7 @@ def axes(
         [], help="With --by attributes: use only these, such as year or 'genres: Comedy'; repeatable."
     ),
     always: bool = typer.Option(False, help="Use the new axes in every concept, even where they predict less."),
-    seed: int = typer.Option(0, help="Random seed."),
+    seed: int = typer.Option(0, min=0, max=2**63 - 1, help="Random seed."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Turn the axes of each concept, use them where they predict attributes better, rename them, and measure the knobs.

@@ -20,6 +20,7 @@ from macrid.data.columns import encode_ids, numbers, row_text
 from macrid.data.ids import Ids
 from macrid.data.texts import check_text
 from macrid.errors import DataError, MacridError, RequestError, first_line
+from macrid.files import check_regular
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
               "client_id", "session_id", "session")  # fmt: skip
@@ -314,8 +315,7 @@ def _check_readable(path: Path) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # Arrow takes names in UTF-8 only
         raise DataError(f"{path}: its name is not UTF-8; rename it, or choose a UTF-8 locale")
     try:
-        if path.is_dir():
-            raise DataError(f"{path}: is a folder, not a file")
+        check_regular(path, DataError)
         with path.open("rb") as file:
             if not file.read(1):
                 raise DataError(f"{path}: the file is empty")
