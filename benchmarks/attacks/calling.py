@@ -79,7 +79,10 @@ def _become(words: list[str], folder: Path, out: int, err: int) -> None:
         os.dup2(out, 1)
         os.dup2(err, 2)
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-        sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", encoding="utf-8") for number in (1, 2))
+        errors = {1: "strict", 2: "backslashreplace"}  # as Python opens them
+        sys.stdout, sys.stderr = (
+            os.fdopen(os.dup(at), "w", encoding="utf-8", errors=how) for at, how in errors.items()
+        )
         sys.argv = ["macrid", *words]
         import torch
 
