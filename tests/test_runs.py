@@ -284,8 +284,9 @@ def test_a_flipped_bit_in_any_file_is_noticed(whole, number, place, bit):
     changed[int(place * len(content))] ^= 1 << bit
     (whole / name).write_bytes(changed)
     try:
-        assert runs.examine(whole)
-        if name in runs.CACHES:
+        wrong = runs.examine(whole)
+        assert wrong
+        if {*wrong} <= {*runs.CACHES}:  # damaged, or their digest is: they are computed again
             macrid.load(whole, "cpu")
         else:
             with pytest.raises((RunError, EditedWarning), match=re.escape(str(whole))):

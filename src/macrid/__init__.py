@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from macrid.errors import (
     CollapseWarning,
     DataError,
+    EditedWarning,
     LeftOutWarning,
     MacridError,
     RangeWarning,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from macrid.workflow import Progress, TrainedRun, train
 
 __all__ = [
-    "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName", "Effect",
-    "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "LeftOutWarning", "MacridError",
+    "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName",
+    "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "LeftOutWarning", "MacridError",
     "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior", "Progress",
     "Pull", "RangeWarning", "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError", "RunError",
     "ScoredItem", "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainedRun", "TrainingError",
