@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from macrid.workflow import Progress, TrainedRun, train
 
 __all__ = [
-    "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName",
-    "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "LeftOutWarning", "MacridError",
-    "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior", "Progress",
-    "Pull", "RangeWarning", "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError", "RunError",
-    "ScoredItem", "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainedRun", "TrainingError",
+    "EASE", "Axes", "Change", "Choice", "CollapseWarning", "ConceptName", "DataError", "DimensionName", "EditedWarning",
+    "Effect", "Encoding", "Epoch", "Evaluation", "Fit", "HeldOut", "Ids", "Interactions", "LeftOutWarning",
+    "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "Popularity", "Posterior",
+    "Progress", "Pull", "RangeWarning", "ReadReport", "Reason", "Recommendations", "Recommender", "RequestError",
+    "RunError", "ScoredItem", "SettingsError", "Split", "Steered", "Stop", "StudyError", "TrainedRun", "TrainingError",
     "Traversal", "UnknownItemsWarning", "__version__", "datasets", "evaluate", "explain", "load", "recommend_many",
     "steer", "train", "traverse", "understand",
 ]  # fmt: skip
