@@ -282,7 +282,9 @@ def test_a_resumed_training_may_run_for_longer(prepared, tmp_path):
     assert content(resumed.path) == content(macrid.train(prepared, tmp_path / "whole", **longer).path)
 
 
-@pytest.mark.parametrize(("model", "phase"), [("macridvae", "scoring"), ("ease", "comparing"), ("popularity", "reading")])
+@pytest.mark.parametrize(
+    ("model", "phase"), [("macridvae", "scoring"), ("ease", "comparing"), ("popularity", "reading")]
+)
 def test_no_other_training_gets_into_the_folder_from_first_to_last(prepared, tmp_path, model, phase):
     settings = QUICK if model == "macridvae" else {"device": "cpu"}
     refused = []
