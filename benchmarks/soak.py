@@ -281,10 +281,10 @@ def _command(pid: str) -> bytes:
 
 
 def memory_of(pid: int) -> float:
-    """MiB of a process, shared pages counted in part."""
+    """MiB of a process that are its own: pages of files, such as torch's libraries, are shared with who knows whom."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith("Pss_Anon:"):
                 return int(line.split()[1]) / 1024
     return 0.0
 
