@@ -23,7 +23,7 @@ def slept(monkeypatch):
     async def sleep(duration):
         seconds.append(duration)
 
-    monkeypatch.setattr(tokens.asyncio, "sleep", sleep)
+    monkeypatch.setattr(tokens, "sleep", sleep)  # not for the loops of other threads
     return seconds
 
 

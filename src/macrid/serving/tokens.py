@@ -5,10 +5,10 @@ A right token is never delayed, so nobody can lock others out, not even those be
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import logging
+from asyncio import sleep
 from collections import OrderedDict
 from contextlib import suppress
 
@@ -49,7 +49,7 @@ class Tokens:
             raise RefusedError(429, "too many invalid tokens; try again later", {"retry-after": "5"})
         self._delayed += 1
         try:
-            await asyncio.sleep(delay_after(count))
+            await sleep(delay_after(count))
         finally:
             self._delayed -= 1
 
