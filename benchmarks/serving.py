@@ -79,6 +79,7 @@ def made_run(folder: Path, items: int, epochs: int = 5) -> Path:
             break
         drawn = int(drawn * 1.1)
     model = macrid.MacridVAE(concepts=7).fit(split.train, validation=split.validation, epochs=epochs, device="cpu")
+    macrid.understand(model)
     save(model, folder, heldout={"validation": split.validation, "test": split.test})
     return folder
 

@@ -267,6 +267,10 @@ class Soak:
             await asyncio.sleep(min(5.0, self.seconds / 60))
             sizes = [memory_of(pid) for pid in (self.supervisor, *workers_of(self.supervisor))]
             self.memory.append((time.monotonic() - self.began, sum(sizes)))
+            if len(self.memory) % 24 == 0:
+                at, size = self.memory[-1]
+                errors = sum(self.errors.values())
+                print(f"{at / 60:.0f} min: {len(self.times):,} requests, {errors} errors, {size:,.0f} MiB", flush=True)
 
 
 def workers_of(supervisor: int) -> list[int]:
