@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from macrid import runs
+from macrid.errors import RunError
 from macrid.files import lock
 from macrid.report.inspection import inspect
 from macrid.serving import background
@@ -168,7 +169,7 @@ def test_results_of_a_read_only_run_go_to_the_shared_folder(run, computed, quick
 
 
 def test_a_replaced_run_is_an_error(run, tmp_path):
-    with pytest.raises(runs.RunError, match=str(run)):
+    with pytest.raises(RunError, match=str(run)):
         compute(run, "map", tmp_path, "other")
 
 

@@ -1,0 +1,161 @@
+"""Read a run, and check that it is whole."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import scipy.sparse as sp
+import torch
+from safetensors.torch import load_file
+
+from macrid import manifest
+from macrid.data.store import distinct_ids
+from macrid.errors import DataError, EditedWarning, MacridError, RunError, first_line
+from macrid.files import writing
+from macrid.models import model_class
+from macrid.models.base import Recommender
+from macrid.models.epoch import Epoch
+from macrid.models.macridvae import MacridVAE
+from macrid.runs.folder import CACHES, EDITABLE, REMEDY, UNREADABLE, check, damage_explained, read, read_config
+from macrid.runs.heldout import read_sample
+from macrid.runs.meaning import check_meaning, read_meaning
+from macrid.settings import ADDED, REMOVED, TrainingSettings
+
+RESERVED_COLUMNS = ("id", "popularity")
+
+
+def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
+    """The model of a run, ready to recommend; a `RunError` if any of its files is damaged.
+
+    mapped: memory-map the weights, so that processes share them.
+    """
+    path = Path(folder)
+
+    def read() -> Recommender:
+        model = _model_of(path, read_config(path))
+        fill(model, path, mapped=mapped)
+        return model
+
+    return manifest.steadily(path, read).to(device)
+
+
+def fill(model: Recommender, folder: str | PathLike[str], *, mapped: bool = False) -> None:
+    """Restore a model of the same class and settings from a run, on the CPU."""
+    path = Path(folder)
+    config = read_config(path)
+    check(path, config)
+    table = read(path, "items.parquet", pa.parquet.read_table)
+    state = read(path, "model.safetensors", load_file)
+    try:
+        model.items = distinct_ids(table.column("id").combine_chunks())
+        model.popularity = _popularity(table)
+        attributes = [name for name in table.column_names if name not in RESERVED_COLUMNS]
+        model.table = table.select(attributes) if attributes else None
+        model.training = None if config.get("training") is None else TrainingSettings.make(config["training"])
+        model.min_rating = (config.get("data") or {}).get("min_rating")
+        model.log = _read_log(path)
+        if not all(torch.isfinite(value).all() for value in state.values()):
+            raise ValueError("model.safetensors contains NaN or infinite values")
+        model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
+        check_meaning(meaning := read_meaning(path), model)
+        sample = _sample(path, len(model.items))
+        if isinstance(model, MacridVAE):
+            model.meaning, model.sample = meaning, sample
+            if config.get("labelled") is not None:
+                model.labelled = {part: list(config["labelled"][part]) for part in ("concepts", "dimensions")}
+    except (*UNREADABLE, DataError) as error:
+        raise RunError(f"{path}: damaged run, its files do not match ({first_line(error)}); {REMEDY}") from error
+    _warn_of_edits(path)
+
+
+def examine(folder: str | PathLike[str]) -> dict[str, str]:
+    """What is wrong with a run, by file; empty if nothing is."""
+    path = Path(folder)
+    try:
+        config = read_config(path)
+        wrong = manifest.problems(path)
+        if not wrong and config.get("has_manifest") and not (path / manifest.FILE).exists():
+            wrong = {manifest.FILE: "missing"}
+        if not {*wrong} - {*CACHES, *EDITABLE}:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EditedWarning)
+                load(path, "cpu")
+                read_metrics(path)
+    except manifest.DamagedError as error:
+        wrong = error.problems
+    except RunError as error:
+        return {"run": str(error)}
+    for name in {*wrong} & {*EDITABLE}:
+        wrong[name] = "edited since macrid wrote it" if (path / name).exists() else "deleted"
+    return wrong
+
+
+def accept(folder: str | PathLike[str]) -> None:
+    """Take a run as it is, with what people edited; a `RunError` if anything else is wrong."""
+    path = Path(folder)
+    for name, problem in examine(path).items():
+        if name not in (*EDITABLE, *CACHES):
+            raise RunError(f"{path}: cannot be accepted, {name}: {problem}")
+    with writing(path, RunError):
+        manifest.seal(path)
+
+
+def read_metrics(run: Path) -> dict[str, Any]:
+    """The scores of a run, empty if it has none."""
+    if not (run / "metrics.json").exists():
+        return {}
+    metrics = read(run, "metrics.json", lambda file: json.loads(file.read_text(encoding="utf-8")))
+    if not isinstance(metrics, dict):
+        raise RunError(f"{run / 'metrics.json'}: damaged (it holds no scores); {REMEDY}")
+    return metrics
+
+
+def _model_of(path: Path, config: dict[str, Any]) -> Recommender:
+    try:
+        kind = model_class(str(config["class"]))
+    except MacridError as error:
+        raise RunError(f"{path}: {error}; if it is a model of your own, import its module first") from None
+    try:
+        settings = {name: value for name, value in config.get("settings", {}).items() if name not in REMOVED}
+        fields = kind.settings_class.model_fields
+        settings = {name: value for name, value in ADDED.items() if name in fields} | settings
+        return kind(**settings)
+    except (MacridError, TypeError) as error:
+        raise RunError(f"{path}: damaged config.json ({error})") from error
+
+
+def _popularity(table: pa.Table) -> np.ndarray:
+    popularity: np.ndarray = table.column("popularity").to_numpy()
+    if not np.issubdtype(popularity.dtype, np.integer) or np.any(popularity < 0):
+        raise ValueError("items.parquet: popularity is not a count for every item")
+    return popularity
+
+
+def _sample(path: Path, items: int) -> sp.csr_array | None:
+    sample = read_sample(path)
+    if sample is not None and sample.shape[1] != items:
+        raise ValueError(f"heldout.safetensors has {sample.shape[1]:,} items, items.parquet {items:,}")
+    return sample
+
+
+def _read_log(path: Path) -> list[Epoch]:
+    if not (path / "log.jsonl").exists():
+        return []
+    lines = read(path, "log.jsonl", lambda file: Path(file).read_text(encoding="utf-8").splitlines())
+    return [Epoch(**json.loads(line)) for line in lines]
+
+
+def _warn_of_edits(path: Path) -> None:
+    with damage_explained():
+        edited = manifest.problems(path, EDITABLE)
+    for name in edited:
+        remedy = f"`macrid doctor {quote(str(path))} --accept` takes it as it is"
+        warnings.warn(f"{path / name}: edited since macrid wrote it; {remedy}", EditedWarning, stacklevel=5)

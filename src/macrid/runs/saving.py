@@ -1,0 +1,115 @@
+"""Write a run, or some of its files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+from safetensors.torch import save as to_bytes
+
+from macrid import manifest
+from macrid.concepts.axes import remember_range
+from macrid.concepts.meaning import meaning_of
+from macrid.data.split import HeldOut
+from macrid.errors import RunError
+from macrid.files import check_free, new_folder, writing
+from macrid.models.base import Recommender
+from macrid.runs.folder import FILES, FORMAT, TRAINING, pretty, put, read_config
+from macrid.runs.heldout import packed
+from macrid.runs.meaning import meaning_files
+from macrid.version import __version__
+
+
+def save(
+    model: Recommender,
+    folder: str | PathLike[str],
+    *,
+    overwrite: bool = False,
+    heldout: dict[str, HeldOut] | None = None,
+    metrics: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
+    fingerprint: dict[str, Any] | None = None,
+    keep_training: bool = False,
+    is_unfinished: bool = False,
+    remedy: str = "nothing was changed; free some space or choose another folder",
+) -> None:
+    """Write a run.
+
+    overwrite: replace a non-empty folder; its contents survive until the new run is complete.
+    heldout: validation and test users to keep with the run. metrics, data: for metrics.json and config.json.
+    fingerprint: of what the model was trained on.
+    keep_training: keep the checkpoint, because training may continue. is_unfinished: these are its best weights so far.
+    remedy: if it cannot be written.
+    """
+    model.check_fitted()
+    target = Path(folder)
+    check_place(target, overwrite)
+    config = {
+        "format": FORMAT,
+        "has_manifest": True,  # earlier runs have none
+        "class": type(model).__name__,
+        "version": __version__,
+        "settings": model.settings.model_dump(),
+        "training": None if model.training is None else model.training.model_dump(),
+        "labelled": getattr(model, "labelled", None),
+        "data": data or {},
+        "fingerprint": fingerprint,
+        **({"is_unfinished": True} if is_unfinished else {}),
+    }
+    with writing(target, RunError, remedy), new_folder(target) as temporary:
+        (temporary / "model.safetensors").write_bytes(to_bytes(model.state()))
+        pa.parquet.write_table(_items_table(model), temporary / "items.parquet")
+        (temporary / "log.jsonl").write_text("".join(json.dumps(asdict(line)) + "\n" for line in model.log), "utf-8")
+        if heldout:
+            (temporary / "heldout.safetensors").write_bytes(to_bytes(packed(heldout)))
+        remember_range(model)
+        files = meaning_files(meaning_of(model)) | {"config.json": pretty(config)}
+        if metrics is not None:
+            files["metrics.json"] = pretty(metrics)
+        for name, content in files.items():
+            (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        manifest.seal(temporary)
+        if keep_training and (target / TRAINING).exists():
+            shutil.copytree(target / TRAINING, temporary / TRAINING)
+
+
+def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
+    """A `RunError` where a run cannot be written, or would replace something."""
+    check_free(Path(folder), overwrite, RunError, replaceable=FILES, allowed=(TRAINING,))
+
+
+def keep(
+    model: Recommender,
+    folder: str | PathLike[str],
+    metrics: dict[str, Any] | None = None,
+    *,
+    remedy: str = "the previous ones are kept",
+) -> None:
+    """Write a model's axes, names and effects of knobs into its run, together; the other files are left alone.
+
+    metrics: scores to write with them. remedy: if they cannot be written.
+    """
+    path, files = Path(folder), meaning_files(meaning_of(model))
+    read_config(path)
+    if "effects.json" not in files and (path / "effects.json").exists():
+        files["effects.json"] = pretty([])
+    if metrics is not None:
+        files["metrics.json"] = pretty(metrics)
+    with writing(path, RunError, remedy):
+        put(path, files)
+
+
+def _items_table(model: Recommender) -> pa.Table:
+    table = (
+        pa.table({"id": model.items.array})
+        if model.table is None
+        else model.table.add_column(0, "id", model.items.array)
+    )
+    names = [f"{name}_" if name == "popularity" else name for name in table.column_names]  # an attribute so named
+    return table.rename_columns(names).append_column("popularity", pa.array(model.popularity))
