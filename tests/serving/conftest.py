@@ -1,15 +1,27 @@
 """A shop run, trained well enough to have names, and its app."""
 
+import os
 import shutil
 
 import pytest
 
 from macrid import runs
+from macrid.files import locked
 
 
 @pytest.fixture(scope="session")
 def shop_run(tmp_path_factory):
-    """A run with names and held-out users; do not change it."""
+    """A run with names and held-out users; do not change it. Processes that test side by side share it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shop"
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        if not (folder / "run").exists():
+            make_run(folder / "run")
+    return folder / "run"
+
+
+def make_run(folder):
     import macrid
     from macrid.data.shop import generate
     from macrid.report.effects import measure_effects
@@ -20,12 +32,10 @@ def shop_run(tmp_path_factory):
     macrid.understand(model)
     measure_effects(model, split.validation)
     metrics = {name: macrid.evaluate(model, getattr(split, name)).as_json() for name in ("validation", "test")}
-    folder = tmp_path_factory.mktemp("shop") / "run"
     runs.save(
         model, folder, heldout={"validation": split.validation, "test": split.test}, metrics=metrics,
         data={"source": "folder", "path": "/somewhere"},
     )  # fmt: skip
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,22 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
-from macrid.serving.workers import LONGEST_PAUSE, SHORT_LIFE, _Life, how_it_ended, pause_after
+from macrid.files import lock
+from macrid.serving.workers import (
+    ALIVE,
+    LONGEST_PAUSE,
+    PREFIX,
+    SHORT_LIFE,
+    _Life,
+    how_it_ended,
+    pause_after,
+    remove_abandoned,
+)
 from tests.serving.test_server import serving, wait_until
 
 
@@ -101,3 +112,17 @@ def test_a_short_life_counts_only_until_a_long_one(monkeypatch):
 )
 def test_the_end_of_a_process_is_described(status, words):
     assert words in how_it_ended(status)
+
+
+def test_folders_of_killed_services_are_removed_but_not_those_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folders = {name: tmp_path / f"{PREFIX}{name}" for name in ("dead", "alive", "new", "foreign")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name != "foreign":
+            (folder / ALIVE).touch()
+            os.utime(folder / ALIVE, (0, 0) if name != "new" else None)
+    with (folders["alive"] / ALIVE).open("rb") as held:
+        lock(held.fileno())
+        remove_abandoned()
+    assert [name for name, folder in folders.items() if folder.exists()] == ["alive", "new", "foreign"]

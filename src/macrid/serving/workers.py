@@ -31,7 +31,7 @@ from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
 from macrid.errors import MacridError
-from macrid.files import write_atomically
+from macrid.files import lock, write_atomically
 from macrid.serving.app import create_app
 from macrid.serving.hosted import Hosted
 from macrid.serving.metrics import SHARED
@@ -40,15 +40,21 @@ from macrid.serving.service import Service, log
 from macrid.settings import ServingSettings
 
 WORKER_ENV = "MACRID_SERVING"  # environment variable with the arguments of worker processes, as JSON
-NOTE = "reload"  # file in the shared folder
+PREFIX = "macrid-serving-"  # of the shared folder
+ALIVE = "alive"  # file in it that the supervisor holds locked
+NOTE = "reload"  # file in it
 LOOK = 0.25  # seconds between looks at it
 SHORT_LIFE = 30.0  # seconds; whoever dies sooner is restarted later each time
 LONGEST_PAUSE = 60.0  # seconds
+SETTLED = 60.0  # seconds in which a new service has surely locked its folder
 
 
 def serve_many(run: Path, settings: ServingSettings, bound: socket.socket, report_ready: Callable[[], None]) -> None:
     """Serve a run with several processes until stopped."""
-    shared = Path(tempfile.mkdtemp(prefix="macrid-serving-"))
+    remove_abandoned()
+    shared = Path(tempfile.mkdtemp(prefix=PREFIX))
+    alive = (shared / ALIVE).open("wb")
+    lock(alive.fileno())
     try:
         (shared / "metrics").mkdir()
         Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
@@ -70,6 +76,15 @@ def serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repor
         for name in (SHARED, WORKER_ENV):
             os.environ.pop(name, None)
         shutil.rmtree(shared, ignore_errors=True)
+        alive.close()
+
+
+def remove_abandoned() -> None:
+    """Delete the shared folders of services that were killed together with all their processes."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError), (folder / ALIVE).open("rb") as alive:
+            if time.time() - os.fstat(alive.fileno()).st_mtime > SETTLED and lock(alive.fileno()):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
