@@ -196,29 +196,54 @@ def read_attributes(table: pa.Table | None) -> list[Attribute]:
 
 def read_attribute(name: str, column: pa.ChunkedArray) -> Attribute | None:
     """A table column as an attribute; None if it defines no groups of items."""
-    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return _of_numbers(name, column.cast(pa.float64() if types.is_decimal(kind) else kind), types.is_integer(kind))
-    if types.is_timestamp(kind) or types.is_date(kind):
-        seconds = column.cast(kind).cast(pa.timestamp("s"), safe=False).cast(pa.int64())
-        return _of_numbers(name, seconds, are_integers=False, to_text=_date_text)
-    if is_text(kind) or types.is_boolean(kind):
-        texts = ["" if value is None else str(value) for value in column.to_pylist()]
-        several = any(SEPARATOR in text for text in texts)
-        return _of_values(name, [text.split(SEPARATOR) if several else [text] for text in texts])
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _of_values(name, [[str(value) for value in values or [] if value is not None]
-                                 for values in column.to_pylist()])  # fmt: skip
+    kind, numbers = kind_of(column), numbers_of(column)
+    if numbers is not None:
+        return _of_numbers(name, numbers, types.is_integer(kind), _date_text if is_date(kind) else _number_text)
+    texts = texts_of(column)
+    return None if texts is None else _of_values(name, texts)
+
+
+def kind_of(column: pa.ChunkedArray) -> pa.DataType:
+    """The type of its values, dictionary-encoded or not."""
+    return column.type.value_type if types.is_dictionary(column.type) else column.type
+
+
+def is_date(kind: pa.DataType) -> bool:
+    return bool(types.is_timestamp(kind) or types.is_date(kind))
+
+
+def numbers_of(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """A column of numbers, or of dates as seconds since 1970; None for other types."""
+    kind = kind_of(column)
+    if types.is_integer(kind) or types.is_floating(kind):
+        return column.cast(kind)
+    if types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if is_date(kind):
+        return column.cast(kind).cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     return None
 
 
-def _of_values(name: str, lists: list[list[str]]) -> Attribute | None:
-    sets = [sorted({value.strip() for value in values} - {""}) for values in lists]
-    items = np.flatnonzero([len(values) > 0 for values in sets])
-    values, codes = np.unique([value for values in sets for value in values] or [""], return_inverse=True)
+def texts_of(column: pa.ChunkedArray, separator: str = SEPARATOR) -> list[list[str]] | None:
+    """The distinct values of each item in a column of text, booleans or lists; None for other types."""
+    kind = kind_of(column)
+    if is_text(kind) or types.is_boolean(kind):
+        texts = ["" if value is None else str(value) for value in column.to_pylist()]
+        several = bool(separator) and any(separator in text for text in texts)
+        lists = [text.split(separator) if several else [text] for text in texts]
+    elif types.is_list(kind) or types.is_large_list(kind):
+        lists = [[str(value) for value in values or [] if value is not None] for values in column.to_pylist()]
+    else:
+        return None
+    return [sorted({value.strip() for value in values} - {""}) for values in lists]
+
+
+def _of_values(name: str, texts: list[list[str]]) -> Attribute | None:
+    items = np.flatnonzero([len(values) > 0 for values in texts])
+    values, codes = np.unique([value for values in texts for value in values] or [""], return_inverse=True)
     if not 2 <= len(values) <= len(items) / 2:
         return None
-    counts = np.array([len(sets[item]) for item in items])
+    counts = np.array([len(texts[item]) for item in items])
     shares = sp.csr_array((np.repeat(1 / counts, counts), codes, np.append(0, counts.cumsum())))
     return Attribute(name, items, shares, tuple(values.tolist()))
 
@@ -233,7 +258,7 @@ def _date_text(seconds: Any) -> str:
 
 
 def _of_numbers(
-    name: str, column: pa.ChunkedArray, are_integers: bool, to_text: Callable[[Any], str] = _number_text
+    name: str, column: pa.ChunkedArray, are_integers: bool, to_text: Callable[[Any], str]
 ) -> Attribute | None:
     items = np.flatnonzero(column.is_valid().to_numpy())
     known = column.drop_null().to_numpy()

@@ -1,0 +1,169 @@
+"""The columns of items as conditions see them: which items equal, exceed or contain a value, and which have none."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import NoReturn, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as types
+
+from macrid.data.attributes import is_date, kind_of, numbers_of, texts_of
+from macrid.data.ids import Ids
+
+Value = str | int | float | bool
+ORDER: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class Column(Protocol):
+    """Each method gives (items,) whether an item meets it; a `ValueError` says why a comparison makes no sense."""
+
+    known: np.ndarray
+    """(items,) whether an item has a value."""
+
+    def among(self, values: Sequence[Value]) -> np.ndarray: ...
+
+    def compared(self, sign: str, value: Value) -> np.ndarray: ...
+
+    def contains(self, text: str) -> np.ndarray: ...
+
+    def unknown(self, values: Sequence[Value]) -> list[str]:
+        """Those that no item has, where that looks like a mistake."""
+        ...
+
+    @property
+    def texts(self) -> list[str]:
+        """Values that may have been meant by unknown ones."""
+        ...
+
+
+class NumberColumn:
+    """Numbers, dates (as seconds) or booleans; NaN where missing."""
+
+    def __init__(self, numbers: np.ndarray, kind: str = "number") -> None:
+        self.numbers, self.kind, self.known = numbers, kind, np.isfinite(numbers)
+        self.texts: list[str] = []
+
+    def among(self, values: Sequence[Value]) -> np.ndarray:
+        return np.isin(self.numbers, [self._number(value) for value in values])
+
+    def compared(self, sign: str, value: Value) -> np.ndarray:
+        if self.kind == "boolean":
+            raise ValueError("is true or false; compare it with = or !=")
+        return ORDER[sign](self.numbers, self._number(value)) & self.known
+
+    def contains(self, text: str) -> NoReturn:
+        raise ValueError(f"is a {self.kind}; 'contains' is for text")
+
+    def unknown(self, values: Sequence[Value]) -> list[str]:
+        return []
+
+    def _number(self, value: Value) -> float:
+        if self.kind == "date":
+            return _seconds(value)
+        if self.kind == "boolean" and not isinstance(value, bool):
+            raise ValueError("is true or false; compare it with one of them")
+        if self.kind == "number" and isinstance(value, str | bool):
+            raise ValueError("is a number; compare it with one, without quotes")
+        return float(value)
+
+
+class TextColumn:
+    """One text per item, or several."""
+
+    def __init__(self, texts: list[list[str]]) -> None:
+        counts = np.array([len(values) for values in texts], dtype=np.int64)
+        self.known = counts > 0
+        self._code_of: dict[str, int] = {}
+        number = self._code_of.setdefault
+        codes = np.array([number(value, len(self._code_of)) for values in texts for value in values], dtype=np.int64)
+        self.texts = list(self._code_of)
+        self._items = np.repeat(np.arange(len(texts)), counts)[np.argsort(codes, kind="stable")]
+        self._starts = np.searchsorted(np.sort(codes), np.arange(len(self.texts) + 1))
+
+    def among(self, values: Sequence[Value]) -> np.ndarray:
+        return self._with(self._code_of.get(as_text(value), -1) for value in values)
+
+    def compared(self, sign: str, value: Value) -> NoReturn:
+        raise ValueError("is text; compare it with =, !=, in or contains")
+
+    def contains(self, text: str) -> np.ndarray:
+        wanted = text.casefold()
+        return self._with(code for value, code in self._code_of.items() if wanted in value.casefold())
+
+    def unknown(self, values: Sequence[Value]) -> list[str]:
+        return [as_text(value) for value in values if as_text(value) not in self._code_of]
+
+    def _with(self, codes: Iterable[int]) -> np.ndarray:
+        mask = np.zeros(len(self.known), dtype=bool)
+        for code in codes:
+            if code >= 0:
+                mask[self._items[self._starts[code] : self._starts[code + 1]]] = True
+        return mask
+
+
+class IdColumn:
+    """The ids of items."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids, self.known, self.texts = ids, np.ones(len(ids), dtype=bool), list[str]()
+
+    def among(self, values: Sequence[Value]) -> np.ndarray:
+        mask, positions = np.zeros(len(self._ids), dtype=bool), self._positions(values)
+        mask[positions[positions >= 0]] = True
+        return mask
+
+    def compared(self, sign: str, value: Value) -> NoReturn:
+        raise ValueError("has no order; compare it with =, !=, in or contains")
+
+    def contains(self, text: str) -> np.ndarray:
+        wanted = text.casefold()
+        return np.array([wanted in str(value).casefold() for value in self._ids], dtype=bool)
+
+    def unknown(self, values: Sequence[Value]) -> list[str]:
+        return [as_text(value) for value, at in zip(values, self._positions(values), strict=True) if at < 0]
+
+    def _positions(self, values: Sequence[Value]) -> np.ndarray:
+        return self._ids.positions(self._ids.parse(as_text(value)) for value in values)
+
+
+def read_column(column: pa.ChunkedArray, separator: str) -> Column:
+    """A column of the items table; separator: between several values in one text, if not empty.
+
+    A `ValueError` for a type that conditions cannot be about.
+    """
+    kind = kind_of(column)
+    if types.is_boolean(kind):
+        return NumberColumn(_floats(column.cast(pa.int8())), "boolean")
+    numbers = numbers_of(column)
+    if numbers is not None:
+        return NumberColumn(_floats(numbers), "date" if is_date(kind) else "number")
+    texts = texts_of(column, separator)
+    if texts is None:
+        raise ValueError(f"has type {kind}; use numbers, dates, text, booleans or lists")
+    return TextColumn(texts)
+
+
+def as_text(value: Value) -> str:
+    """As it would be written in a text column."""
+    return value if isinstance(value, str) else str(value).removesuffix(".0")
+
+
+def _floats(column: pa.ChunkedArray) -> np.ndarray:
+    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    return numbers
+
+
+def _seconds(value: Value) -> float:
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError("is a date; compare it with one such as '2026-01-31'")
