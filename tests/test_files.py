@@ -1,3 +1,4 @@
+import errno
 import os
 import resource
 import stat
@@ -11,7 +12,7 @@ import pytest
 
 from macrid import files
 from macrid.errors import DataError
-from macrid.files import claimed, new_folder, recover, replace_folder, write_atomically, writing
+from macrid.files import claimed, lock, new_folder, recover, replace_folder, write_atomically, writing
 from tests.failing import operations, with_failure
 
 
@@ -152,7 +153,7 @@ def test_a_reader_never_undoes_a_replacement_that_is_under_way(tmp_path):
 def test_only_one_process_claims_a_folder_even_if_its_lock_file_is_deleted(tmp_path):
     with claimed(tmp_path / "run", DataError) as claim:
         with (
-            pytest.raises(DataError, match=rf"run: in use .*process {os.getpid()}"),
+            pytest.raises(DataError, match=rf"run: in use .*process \({os.getpid()}\)"),
             claimed(tmp_path / "run", DataError),
         ):
             pass
@@ -164,6 +165,21 @@ def test_only_one_process_claims_a_folder_even_if_its_lock_file_is_deleted(tmp_p
         with claimed(tmp_path / "run", DataError), pytest.raises(DataError, match="in use"):
             claim.confirm()
     assert names(tmp_path) == []
+
+
+def test_a_root_cannot_be_claimed():
+    with pytest.raises(DataError, match="choose a folder inside it"), claimed(Path("/"), DataError):
+        pass
+
+
+@pytest.mark.parametrize(("number", "is_ours"), [(errno.EWOULDBLOCK, False), (errno.ENOSYS, True)])
+def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch, number, is_ours):
+    def flock(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("macrid.files.fcntl.flock", flock)
+    with (tmp_path / "file").open("w") as file:
+        assert lock(file.fileno()) is is_ours
 
 
 @pytest.mark.parametrize("name", ["run", ".run.previous"])

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import macrid
@@ -291,13 +292,25 @@ def test_no_other_training_gets_into_the_folder_from_first_to_last(prepared, tmp
 
     def intrude(event):
         if event.phase == phase and not refused:
-            with pytest.raises(RunError, match=rf"in use by another training \(process {os.getpid()}\)") as error:
+            with pytest.raises(RunError, match=rf"in use by another process \({os.getpid()}\)") as error:
                 macrid.train(prepared, tmp_path / "run", model="popularity", overwrite=True)
             refused.append(error)
 
     macrid.train(prepared, tmp_path / "run", model=model, progress=intrude, **settings)
     assert refused
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_no_model_is_saved_into_a_folder_that_is_being_trained(prepared, shop_split, tmp_path):
+    model = macrid.Popularity().fit(shop_split.train)
+
+    def intrude(event):
+        if event.phase == "scoring":
+            with pytest.raises(RunError, match="in use by another process"):
+                model.save(tmp_path / "run", overwrite=True)
+
+    macrid.train(prepared, tmp_path / "run", model="ease", progress=intrude, baselines=False, device="cpu")
+    assert isinstance(macrid.load(tmp_path / "run"), macrid.EASE)
 
 
 @pytest.mark.parametrize("phase", ["training", "understanding"])
@@ -361,6 +374,71 @@ def test_an_interruption_leaves_an_earlier_run_as_it_was(prepared, tmp_path):
         macrid.train(prepared, out, overwrite=True, progress=watch, **{**QUICK, "epochs": 5, "dim": 4})
     assert content(out) == before
     assert str(out / "training") in notes[-1]
+
+
+def test_an_interruption_leaves_an_earlier_run_without_scores(prepared, shop_split, tmp_path):
+    macrid.Popularity().fit(shop_split.train).save(tmp_path / "run")
+    before = content(tmp_path / "run")
+    assert "metrics.json" not in before
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(prepared, tmp_path / "run", model="popularity", overwrite=True, progress=interrupt_at("comparing"))
+    assert content(tmp_path / "run") == before
+
+
+def test_a_training_that_fails_before_its_first_step_leaves_no_mark(prepared, tmp_path, uninterrupted):
+    settings, expected = uninterrupted["macridvae"]
+    out = macrid.train(prepared, tmp_path / "run", **settings).path
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(prepared, out, overwrite=True, progress=interrupt_at("training"), **settings)
+    assert content(out) == expected
+    assert not (out / "training").exists()
+
+
+def test_a_missing_number_among_the_attributes_does_not_undo_what_was_done(shop_split, tmp_path):
+    train, numbers = shop_split.train, pa.array([float("nan"), *range(len(shop_split.items) - 1)], pa.float64())
+    table = train.table.append_column("worth", numbers)
+    split = replace(shop_split, train=macrid.Interactions(train.matrix, train.users, train.items, table))
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(split, tmp_path / "run", model="popularity", progress=interrupt_at("comparing"))
+    phases = []
+    macrid.train(
+        split, tmp_path / "run", model="popularity", resume=True, progress=lambda event: phases.append(event.phase)
+    )
+    assert "computing" not in phases
+    assert "comparing" in phases
+
+
+def test_own_files_in_a_folder_called_training_are_never_deleted(prepared, trained, tmp_path):
+    own = tmp_path / "project" / "training" / "ratings.csv"
+    own.parent.mkdir(parents=True)
+    own.write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(RunError, match=r"training: contains 'ratings\.csv'"):
+            macrid.train(prepared, tmp_path / "project", model="popularity", overwrite=overwrite)
+        with pytest.raises(RunError, match=r"training: contains 'ratings\.csv'"):
+            trained[0].save(tmp_path / "project", overwrite=overwrite)
+    assert own.read_text() == "years of work"
+
+
+def test_a_model_is_not_saved_over_an_interrupted_training(prepared, shop_split, tmp_path):
+    model = macrid.Popularity().fit(shop_split.train)
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(prepared, tmp_path / "run", model="ease", progress=interrupt_at("comparing"), device="cpu")
+    for file in runs.FILES:
+        (tmp_path / "run" / file).unlink(missing_ok=True)
+    with pytest.raises(RunError, match="holds an interrupted training"):
+        model.save(tmp_path / "run")
+    model.save(tmp_path / "run", overwrite=True)
+    assert not (tmp_path / "run" / "training").exists()
+
+
+def test_the_working_directory_is_not_replaced(prepared, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for resume in (False, True):
+        with pytest.raises(RunError, match="working or home directory"):
+            macrid.train(prepared, ".", model="popularity", resume=resume)
+    assert list(tmp_path.glob("**/*")) == [tmp_path / "here"]
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_read_or_written(shop_split, tmp_path):

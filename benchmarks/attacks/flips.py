@@ -95,7 +95,7 @@ from macrid import runs
 try:
     from macrid.manifest import seal
     from pathlib import Path
-    seal(Path(sys.argv[1]))
+    seal(Path(sys.argv[1]), runs.FILES)
 except ImportError:
     pass
 sys.argv = ["macrid", "evaluate", sys.argv[1]]

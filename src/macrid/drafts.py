@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from macrid import runs
 from macrid.data.split import Split
 from macrid.errors import MacridError, RunError
@@ -20,7 +23,6 @@ from macrid.models.macridvae import MacridVAE
 from macrid.settings import TrainingSettings
 from macrid.training import checkpoint
 
-NAME = "draft"
 REMEDY = "free some space, then continue with --resume"
 
 
@@ -37,14 +39,14 @@ class Draft:
         claim: Claim,
     ) -> None:
         """fingerprint: of data and settings. claim: of the folder `run`."""
-        self.run, self.path, self.model = run, run / runs.TRAINING / NAME, model
+        self.run, self.path, self.model = run, run / runs.TRAINING / runs.DRAFT, model
         self.heldout = {"validation": split.validation, "test": split.test}
         self._table, self._origin, self._fingerprint, self._claim = split.table, origin, fingerprint, claim
-        self._has_earlier = (run / "metrics.json").exists() and not is_unfinished(run)
+        self._has_earlier = (run / "config.json").exists() and not is_unfinished(run)
         self.metrics: dict[str, Any] = {}
 
     def restore(self, training: TrainingSettings) -> bool:
-        """Restore the fitted model and its scores; False if there are none, or if it shall be fitted for longer."""
+        """Restore the fitted model and its scores; False if there are none, or if it is to be trained longer."""
         try:
             config = runs.read_config(self.path)
         except RunError:  # not there yet, or damaged, and then made again
@@ -57,7 +59,7 @@ class Draft:
             self.metrics = runs.read_metrics(self.path)
         except RunError:
             return False
-        if self._table is not None and not self._table.equals(self.model.table):  # titles or attributes changed
+        if self._table is not None and not _are_equal(self._table, self.model.table):  # titles or attributes changed
             return False
         self.model.validation = self.heldout["validation"]
         self.model.to(training.device)
@@ -114,11 +116,25 @@ class Draft:
         )  # fmt: skip
 
 
+def _are_equal(one: pa.Table, other: pa.Table | None) -> bool:
+    """Whether two tables are the same, with NaN equal to NaN."""
+    if other is None or one.schema != other.schema:
+        return False
+    for left, right in zip(one.columns, other.columns, strict=True):
+        is_floating = pa.types.is_floating(left.type) and len(left) == len(right)
+        if not left.equals(right) and not (
+            is_floating and np.array_equal(left.to_numpy(), right.to_numpy(), equal_nan=True)
+        ):
+            return False
+    return True
+
+
 @contextmanager
 def begun(run: Path) -> Iterator[None]:
-    """Mark a folder as being trained, so that a kill can be told from a finished run; undone after an exception.
+    """Mark a folder as being trained, so that a kill can be told from a finished run.
 
-    The mark is the folder `training`, which is there until the run is complete.
+    The mark is the folder `training`, which is there until the run is complete. After an exception it is removed,
+    unless there is something in it to resume.
     """
     with writing(run, RunError, "choose another folder"):
         (run / runs.TRAINING).mkdir(parents=True, exist_ok=True)
@@ -129,11 +145,6 @@ def begun(run: Path) -> Iterator[None]:
             (run / runs.TRAINING).rmdir()
             run.rmdir()
         raise
-
-
-def has_progress(run: Path) -> bool:
-    """Whether a folder holds an interrupted training that can be resumed."""
-    return any((run / runs.TRAINING / name).exists() for name in (checkpoint.FILE, NAME))
 
 
 def is_unfinished(run: Path) -> bool:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from errno import EACCES, EWOULDBLOCK
 from pathlib import Path
 from typing import IO
 
@@ -94,17 +95,17 @@ def check_free(
         raise error(f"{target}: is a file, not a folder; choose another name")
     present = [entry.name for entry in target.iterdir()] if target.exists() else []
     others = [name for name in present if name not in allowed and not LEFTOVER.fullmatch(name)]
+    foreign = sorted({*others} - {*replaceable})
+    if foreign:
+        raise error(f"{target}: contains '{foreign[0]}', which macrid did not write; move it or choose another folder")
     if others and not overwrite:
         raise error(
             f"{target}: is not empty; choose another folder, or replace its contents with --overwrite"
             " (overwrite=True in Python)"
         )
-    foreign = sorted({*others} - {*replaceable})
-    if foreign:
-        raise error(f"{target}: contains '{foreign[0]}', which macrid did not write; move it or choose another folder")
     resolved = target.resolve()
-    if others and (Path.cwd().is_relative_to(resolved) or Path.home().is_relative_to(resolved)):
-        raise error(f"{target}: --overwrite would delete the working or home directory; choose another folder")
+    if target.exists() and (Path.cwd().is_relative_to(resolved) or Path.home().is_relative_to(resolved)):
+        raise error(f"{target}: would replace the working or home directory; choose another folder")
     if os.path.ismount(resolved):
         raise error(f"{target}: is a mount point, which cannot be replaced in one step; choose a folder inside it")
     with writing(target, error, "choose another folder"):
@@ -173,13 +174,13 @@ def recover(target: str | os.PathLike[str]) -> None:
     if target.exists():
         return
     with suppress(OSError), locked(_previous(target)):  # nothing to recover, or not permitted: the caller reports it
-        if not target.exists():  # another process may have been at it
+        if not target.exists():  # another process may have been faster
             _previous(target).rename(target)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Wait for other processes that hold this lock on a folder; meant for moments."""
+    """Wait for other processes that hold this lock on a folder; for short work only."""
     if fcntl is None:  # pragma: no cover
         yield
         return
@@ -195,31 +196,32 @@ class Claim:
     """The right to write a folder that may be replaced meanwhile: a locked file beside it, `.NAME.lock`."""
 
     def __init__(self, target: Path, error: type[MacridError]) -> None:
-        self._target, self._error = target, error
-        self._path = Path(target).resolve().with_name(f".{Path(target).resolve().name}.lock")
-        self._file: IO[str] | None = None
+        self._target, self._error, path = target, error, Path(target).resolve()
+        if not path.name:
+            raise error(f"{target}: cannot be replaced; choose a folder inside it")
+        self._path = path.with_name(f".{path.name}.lock")
+        self._file: IO[bytes] | None = None
         self.confirm()
 
     def confirm(self) -> None:
-        """Take the lock, also again after somebody deleted its file; an `error` if another process has it."""
+        """Take the lock, again if its file was deleted; an `error` if another process has it."""
         while not self._is_held():
             with writing(self._target, self._error, "choose another folder"):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                file = self._path.open("a+", encoding="ascii")
+                file = self._path.open("ab+", buffering=0)
             if not lock(file.fileno()):
                 file.seek(0)
-                holder = file.read(20)
+                holder = (file.read(20) or b"").decode("ascii", "replace")
                 file.close()
                 raise self._error(
-                    f"{self._target}: in use by another training{f' (process {holder})' * holder.isdecimal()};"
+                    f"{self._target}: in use by another process{f' ({holder})' * holder.isdecimal()};"
                     " wait for it, or choose another folder"
                 )
             self._close()
             self._file = file
-        assert self._file is not None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
+            with suppress(OSError):  # a full disk: the lock holds without the note
+                file.truncate(0)
+                file.write(str(os.getpid()).encode())
 
     def release(self) -> None:
         if self._is_held():
@@ -251,14 +253,14 @@ def claimed(target: Path, error: type[MacridError]) -> Iterator[Claim]:
 def lock(descriptor: int, *, wait: bool = False) -> bool:
     """Lock an open file or folder until it is closed or this process ends; False if another process holds it.
 
-    wait: until the other process lets go.
+    wait: until the other process lets go. A file system without locks is taken as it is.
     """
     if fcntl is None:  # pragma: no cover
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno not in (EWOULDBLOCK, EACCES)
     return True
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from errno import EISDIR
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from macrid.errors import MacridError
@@ -29,14 +30,14 @@ class DamagedError(MacridError):
     def __init__(self, folder: Path, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)
         name, problem = next(iter(problems.items()))
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        more = f"; `macrid doctor {quote(str(folder))}` lists {len(problems) - 1} more" if len(problems) > 1 else ""
         super().__init__(f"{folder / name}: {problem}{more}")
 
 
-def seal(folder: Path) -> None:
-    """Write the manifest of all files now in a folder."""
-    names = [entry.name for entry in folder.iterdir() if entry.is_file() and not entry.name.startswith(".")]
-    write_atomically(folder / FILE, _text({name: digest(folder / name) for name in names if name != FILE}))
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Write the manifest of those of these files that a folder has."""
+    present = [name for name in names if (folder / name).is_file() and name != FILE]
+    write_atomically(folder / FILE, _text({name: digest(folder / name) for name in present}))
 
 
 def digest(file: Path) -> str:
@@ -51,7 +52,7 @@ def read(folder: Path) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DamagedError(folder, {FILE: f"damaged (it cannot be read: {error.strerror})"}) from error
+        raise DamagedError(folder, {FILE: f"cannot be read ({error.strerror})"}) from error
     try:
         entries = json.loads(content)["sha256"]
         is_ours = _text(entries).encode() == content  # to the byte: a manifest has no other check
@@ -82,7 +83,7 @@ def problems(folder: Path, names: Iterable[str] | None = None, skipped: Iterable
         except FileNotFoundError:
             wrong[name] = "damaged (it is missing)"
         except OSError as error:
-            raise DamagedError(folder, {name: f"damaged (it cannot be read: {error.strerror})"}) from error
+            raise DamagedError(folder, {name: f"cannot be read ({error.strerror})"}) from error
     return wrong
 
 
@@ -96,16 +97,19 @@ def check(
         raise DamagedError(folder, wrong)
 
 
-def update(folder: Path, contents: Mapping[str, bytes | str] | Callable[[], Mapping[str, bytes | str]]) -> None:
+def update(
+    folder: Path, contents: Mapping[str, bytes | str] | Callable[[], Mapping[str, bytes | str]], names: Iterable[str]
+) -> None:
     """Replace some files of a folder, all of them or none. An `OSError` says that none was.
 
     contents: or a function that makes them while no other process writes to the folder.
+    names: of the files to seal if the folder has no manifest yet.
     """
     with locked(folder):
         _finish(folder)
         entries = read(folder)
         if entries is None:  # made before there were manifests
-            seal(folder)
+            seal(folder, names)
             entries = read(folder) or {}
         made = contents() if callable(contents) else contents
         encoded = {name: text.encode() if isinstance(text, str) else text for name, text in made.items()}

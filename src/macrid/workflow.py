@@ -6,7 +6,6 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,10 +16,10 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.understanding import understand
 from macrid.data.catalog import load_split
 from macrid.data.split import HeldOut, Split
-from macrid.drafts import Draft, begun, has_progress
+from macrid.drafts import Draft, begun
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import evaluate
-from macrid.files import check_free, claimed, recover
+from macrid.files import claimed
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.devices import choose_device
@@ -100,46 +99,53 @@ def train(
     training = recommender.training_settings(chosen)
     with claimed(folder, RunError) as claim:
         _check_folder(folder, resume, overwrite, tell)
-        is_finished = resume and _is_finished(folder)
-        with nullcontext() if is_finished else begun(folder):
+        if resume and _is_finished(folder):
+            split, _ = _load(data, tell)
+            return _finished(recommender, folder, training, _fingerprint(recommender, split, training, labels), tell)
+        with begun(folder):
             split, known = _load(data, tell)
             fingerprint = _fingerprint(recommender, split, training, labels)
-        if is_finished:
-            return _finished(recommender, folder, training, fingerprint, tell)
-        draft = Draft(folder, recommender, split, known if origin is None else origin, fingerprint, claim)
-        try:
-            if not (resume and draft.restore(training)):
-                seconds = _fit(draft, split, training, resume, labels, tell)
-                draft.start({"training": _training_metrics(recommender, seconds), **(scores or {})})
-            if "validation" not in draft.metrics:
-                tell(Progress("scoring", "scoring"))
-                draft.put(**_scores(recommender, draft.heldout))
-            if isinstance(recommender, MacridVAE) and meaning_of(recommender).names is None:
-                tell(Progress("understanding", "turning axes and naming"))
-                understand(recommender)
-                tell(Progress("understanding", "measuring what knobs do"))
-                measure_effects(recommender, split.validation)
-                draft.put()
-            if baselines and "baselines" not in draft.metrics:
-                draft.put(baselines=_baselines(recommender, split, draft.heldout, tell))
-        except (KeyboardInterrupt, MacridError):
-            draft.leave(lambda text: tell(Progress("note", text)))
-            raise
-        draft.publish()
+            draft = Draft(folder, recommender, split, known if origin is None else origin, fingerprint, claim)
+            try:
+                if not (resume and draft.restore(training)):
+                    seconds = _fit(draft, split, training, resume, labels, tell)
+                    draft.start({"training": _training_metrics(recommender, seconds), **(scores or {})})
+                _finish(draft, split, baselines, tell)
+            except (KeyboardInterrupt, MacridError):
+                draft.leave(lambda text: tell(Progress("note", text)))
+                raise
+            draft.publish()
     return TrainedRun(folder, recommender, draft.metrics)
+
+
+def _finish(draft: Draft, split: Split, baselines: bool, tell: Tell) -> None:
+    """What remains to be done with a fitted model."""
+    model = draft.model
+    if "validation" not in draft.metrics:
+        tell(Progress("scoring", "scoring"))
+        draft.put(**_scores(model, draft.heldout))
+    if isinstance(model, MacridVAE) and meaning_of(model).names is None:
+        tell(Progress("understanding", "turning axes and naming"))
+        understand(model)
+        tell(Progress("understanding", "measuring what knobs do"))
+        measure_effects(model, split.validation)
+        draft.put()
+    if baselines and "baselines" not in draft.metrics:
+        draft.put(baselines=_baselines(model, split, draft.heldout, tell))
 
 
 def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
     """Write a complete run of a model that was fitted in Python; see `Recommender.save`."""
-    runs.check_place(folder, overwrite)
-    heldout = {} if model.validation is None else {"validation": model.validation}
-    if isinstance(model, MacridVAE) and meaning_of(model).names is None:
-        model.check_fitted()
-        understand(model, histories=None if model.validation is None else model.validation.history)
-        measure_effects(model, model.validation)
-    metrics = {**_scores(model, heldout), "training": _training_metrics(model)} if heldout else None
-    known = {} if model.min_rating is None else {"min_rating": model.min_rating}
-    runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
+    with claimed(Path(folder), RunError):
+        runs.check_place(folder, overwrite)
+        heldout = {} if model.validation is None else {"validation": model.validation}
+        if isinstance(model, MacridVAE) and meaning_of(model).names is None:
+            model.check_fitted()
+            understand(model, histories=None if model.validation is None else model.validation.history)
+            measure_effects(model, model.validation)
+        metrics = {**_scores(model, heldout), "training": _training_metrics(model)} if heldout else None
+        known = {} if model.min_rating is None else {"min_rating": model.min_rating}
+        runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
 
 
 def _chosen(
@@ -173,12 +179,8 @@ def _check_possible(model: Recommender, labels: Any) -> None:
 
 def _check_folder(out: Path, resume: bool, overwrite: bool, tell: Tell) -> None:
     """Report problems before any work is done."""
-    recover(out)
-    if has_progress(out) and not resume and not overwrite:
-        raise RunError(f"{out}: holds an interrupted training; continue with --resume, or start over with --overwrite")
-    allowed = (runs.TRAINING, *runs.FILES) if resume else (runs.TRAINING,)
-    check_free(out, overwrite, RunError, replaceable=runs.FILES, allowed=allowed)
-    if resume and not has_progress(out) and not _is_finished(out):
+    runs.check_place(out, overwrite, resume)
+    if resume and not runs.has_progress(out) and not _is_finished(out):
         tell(Progress("note", f"{out}: no checkpoint yet, starting from the beginning"))
 
 
@@ -199,7 +201,7 @@ def _finished(
 
 
 def _fingerprint(model: Any, split: Split, training: TrainingSettings, labels: Any) -> dict[str, Any]:
-    """Of all that a run depends on."""
+    """A fingerprint of all that a run depends on."""
     data = {"train": split.train.matrix}
     for name, group in (("validation", split.validation), ("test", split.test)):
         data |= {f"{name}.history": group.history, f"{name}.target": group.target}

@@ -391,6 +391,19 @@ def test_names_set_by_hand_survive_regenerated_names_and_axes(invoke, world):
     assert current()[1] == "size"
 
 
+def test_a_name_set_by_somebody_else_meanwhile_is_kept(invoke, world, monkeypatch):
+    load = runs.load
+
+    def load_slowly(*args):
+        model = load(*args)
+        runs.write_names(lambda: runs.read_names(world).renamed(1, "theirs"), world)
+        return model
+
+    monkeypatch.setattr(runs, "load", load_slowly)
+    assert invoke("names", world, "--set", "0=mine")[0] == 0
+    assert [runs.read_names(world).concept_name(k) for k in (0, 1)] == ["mine", "theirs"]
+
+
 def test_names_fit_80_columns(invoke, world):
     invoke("names", world, "--set", "0=handbags", "--set", "0.5=light <-> heavy")
     code, out, _ = invoke("names", world, columns=80)

@@ -520,7 +520,7 @@ def test_effects_are_kept_until_the_axes_turn(run):
 def test_effects_that_do_not_fit_the_model_are_refused(run, wrong):
     effects = json.loads((run / "effects.json").read_text("utf-8"))
     (run / "effects.json").write_text(json.dumps([effects[-1] | wrong]))
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     with pytest.raises(RunError, match=rf"effects\.json: .*{next(iter(wrong))} {next(iter(wrong.values()))}"):
         macrid.load(run)
 
@@ -529,7 +529,7 @@ def test_a_run_without_axes_and_names_still_loads(run):
     (run / "axes.safetensors").unlink()
     (run / "names.json").unlink()
     (run / "effects.json").unlink()
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     model = macrid.load(run, "cpu")
     assert meaning_of(model) == Meaning()
     assert space_of(model).range_of(0) is not None  # from the held-out users it keeps
@@ -560,7 +560,7 @@ def rewritten(run, tensors=None, **about):
     changed = {**load_file(path), **(tensors or {})}
     changed, metadata = ({k: v for k, v in part.items() if v is not None} for part in (changed, metadata))
     save_file(changed, path, metadata)
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
 
 
 SPARSE = {"sparsity.rotation": random_rotation(np.random.default_rng(0)).astype(np.float32)[None].repeat(7, axis=0)}

@@ -211,7 +211,7 @@ def test_names_that_prepared_folders_and_runs_need_are_taken_from_no_table(tmp_p
     events = pa.table({"user": [1], "item": [1]})
     data = Interactions.read(events, min_items=1, items=tmp_path / "items.csv")
     assert data.table.column_names == ["title", "popularity_", "popularity__", "id_", "column4"]
-    assert "items.csv: column 'popularity' is called 'popularity_'" in str(data.report)
+    assert "items.csv: column 'popularity' renamed to 'popularity_'" in str(data.report)
     by_hand = Interactions(data.matrix, data.users, data.items, pa.table({"popularity": [1], "id": [2]}))
     assert by_hand.table.column_names == ["popularity_", "id_"]
 

@@ -130,7 +130,7 @@ def test_items_and_users_are_plain_parquet(prepared):
 def test_a_folder_that_is_not_empty_is_refused_and_untouched(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine").write_text("precious")
-    with pytest.raises(DataError, match=r"data: .*--overwrite"):
+    with pytest.raises(DataError, match=r"data: contains .mine."):
         store.write(small_split(), tmp_path / "data")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
@@ -236,7 +236,7 @@ def test_a_folder_of_something_else_is_an_error(tmp_path, text):
 def change_about(folder, **changes):
     about = json.loads((folder / "about.json").read_text())
     (folder / "about.json").write_text(json.dumps(about | changes))
-    manifest.seal(folder)
+    manifest.seal(folder, store.FILES)
 
 
 @pytest.mark.parametrize("version", [2, 99, None, "1"])
@@ -321,14 +321,14 @@ def test_a_missing_manifest_is_an_error_except_in_folders_made_before_there_were
 def test_arrays_that_contradict_the_counts_are_an_error(prepared, name, change):
     changed = change(np.load(prepared / name))
     np.save(prepared / name, changed)
-    manifest.seal(prepared)
+    manifest.seal(prepared, store.FILES)
     with pytest.raises(DataError, match=rf"{name}: damaged"):
         store.read(prepared)
 
 
 def test_pickled_arrays_are_never_opened(prepared):
     np.save(prepared / "train.indices.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    manifest.seal(prepared)
+    manifest.seal(prepared, store.FILES)
     with pytest.raises(DataError, match="damaged"):
         store.read(prepared)
 
@@ -345,7 +345,7 @@ def test_pickled_arrays_are_never_opened(prepared):
 )
 def test_tables_that_contradict_the_counts_are_an_error(prepared, table, problem):
     pq.write_table(table, prepared / "items.parquet")
-    manifest.seal(prepared)
+    manifest.seal(prepared, store.FILES)
     with pytest.raises(DataError, match=rf"items\.parquet: damaged \(.*{problem}"):
         store.read(prepared)
 

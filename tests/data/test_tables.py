@@ -320,11 +320,17 @@ def test_movies_dat_is_read_with_its_accents(tmp_path):
     assert columns.to_pydict() == {"title": ['Amélie, "the" film (2001)'], "genres": ["Comedy|Romance"]}
 
 
+def test_a_header_cell_too_long_for_a_name_is_refused(tmp_path):
+    (tmp_path / "e.csv").write_text("user," + "x" * 200_000 + "\n1,2\n")
+    with pytest.raises(DataError, match=r"e\.csv, line 1: not the header"):
+        open_table(tmp_path / "e.csv")
+
+
 def test_attributes_with_reserved_names_get_an_underscore_and_that_is_noted():
     table = pa.table({"item_id": ["a"], "id": [1], "Title": ["T"], "title": ["t"], "id_": [2], "popularity": [3]})
     _, columns, notes = read_items(table)
     assert columns.column_names == ["title", "id_", "title_", "id__", "popularity_"]
-    assert "frame: column 'popularity' is called 'popularity_'" in notes
+    assert "frame: column 'popularity' renamed to 'popularity_'" in notes
 
 
 def test_an_items_table_may_have_only_ids():

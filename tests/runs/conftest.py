@@ -22,5 +22,5 @@ def whole(shop_split, tmp_path_factory):
     macrid.train(
         shop_split, folder, concepts=3, dim=6, epochs=2, batch_size=60, device="cpu", baselines=False, start="random"
     )
-    manifest.update(folder, {"map.safetensors": b"x" * 50, "inspection.json": "{}"})
+    manifest.update(folder, {"map.safetensors": b"x" * 50, "inspection.json": "{}"}, runs.FILES)
     return folder

@@ -49,7 +49,7 @@ def test_held_out_users_that_make_no_sense_are_refused(whole, tmp_path, name, ch
     run = shutil.copytree(whole, tmp_path / "run")
     tensors = load_file(run / "heldout.safetensors")
     save_file({**tensors, name: change(tensors[name]).contiguous()}, run / "heldout.safetensors")
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     with pytest.raises(RunError, match=problem):
         macrid.load(run)
     assert problem in runs.examine(run)["run"]

@@ -47,7 +47,7 @@ def test_a_run_with_a_setting_that_was_removed_opens(run, trained):
     config = json.loads((run / "config.json").read_text())
     config["settings"]["total_correlation"] = 0.3
     (run / "config.json").write_text(json.dumps(config))
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     model = macrid.load(run, device="cpu")
     assert model.settings == trained[0].settings
 
@@ -63,7 +63,7 @@ def test_weights_with_nan_are_refused(run):
 
 def test_a_damaged_log_is_an_error(run):
     (run / "log.jsonl").write_text("{oops")
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_named(run, name, damage):
 def test_weights_that_do_not_match_the_items_are_refused(run):
     table = pq.read_table(run / "items.parquet")
     pq.write_table(table.slice(0, 50), run / "items.parquet")
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     with pytest.raises(RunError, match=str(run)):
         macrid.load(run)
 
@@ -105,7 +105,7 @@ def test_weights_that_do_not_match_the_items_are_refused(run):
 def test_an_unusable_config_is_refused(run, change, named):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, **change}))
-    manifest.seal(run)
+    manifest.seal(run, runs.FILES)
     with pytest.raises(RunError, match=named):
         macrid.load(run)
 
@@ -157,6 +157,32 @@ def test_an_edited_name_is_used_with_a_warning_until_it_is_accepted(whole, tmp_p
     assert meaning_of(macrid.load(run, "cpu")).names.concept_name(1) == "mine"
 
 
+def test_files_of_others_in_a_run_may_change(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "notes.txt").write_text("mine")
+    runs.accept(run)
+    (run / "notes.txt").write_text("changed")
+    macrid.load(run, "cpu")
+    assert runs.examine(run) == {}
+
+
+def test_damaged_caches_are_deleted_when_a_run_is_accepted_and_missing_ones_are_no_problem(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "inspection.json").write_text("[]")
+    assert runs.examine(run).keys() == {"inspection.json"}
+    runs.accept(run)
+    assert not (run / "inspection.json").exists()
+    (run / "map.safetensors").unlink()
+    assert runs.examine(run) == {}
+
+
+def test_every_damaged_file_is_named_even_the_config(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    for name in ("config.json", "log.jsonl"):
+        (run / name).write_text((run / name).read_text() + " ")
+    assert runs.examine(run).keys() == {"config.json", "log.jsonl"}
+
+
 def test_a_damaged_run_is_not_accepted(whole, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run")
     (run / "model.safetensors").write_bytes((run / "model.safetensors").read_bytes()[:-1] + b"!")
@@ -177,7 +203,7 @@ def test_ids_that_occur_twice_and_popularities_that_are_no_counts_are_refused(wh
     ):
         place = table.column_names.index(column)
         pq.write_table(table.set_column(place, column, pa.array(values)), run / "items.parquet")
-        manifest.seal(run)
+        manifest.seal(run, runs.FILES)
         with pytest.raises(RunError, match=problem):
             macrid.load(run)
 

@@ -82,7 +82,7 @@ def test_knobs_that_do_nothing_stay_in_the_full_list_unless_a_person_named_them(
     effects = json.loads((own_run / "effects.json").read_text("utf-8"))
     bare = [effect | {"moves": 0.0} if effect["concept"] == 2 else effect for effect in effects]
     (own_run / "effects.json").write_text(json.dumps(bare), "utf-8")
-    manifest.seal(own_run)
+    manifest.seal(own_run, runs.FILES)
     client = client_of(own_run, edits="yes")
     idle = {effect["dimension"] for effect in bare if effect["concept"] == 2}
     assert idle
@@ -100,7 +100,7 @@ def test_knobs_that_do_nothing_stay_in_the_full_list_unless_a_person_named_them(
 
 def test_without_effects_knobs_come_in_the_order_of_their_evidence(client_of, own_run):
     (own_run / "effects.json").unlink()
-    manifest.seal(own_run)
+    manifest.seal(own_run, runs.FILES)
     card = about.Model.model_validate(ok(client_of(own_run).get("/v1/model")))
     assert card.towards_effects == []
     bags = next(entry for entry in card.concepts if entry.name == "bags")
@@ -574,7 +574,7 @@ def test_users_of_an_events_file_are_known_by_id(client_of, shop_run, shop_model
 def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, own_run, tmp_path):
     config = json.loads((own_run / "config.json").read_text("utf-8"))
     (own_run / "config.json").write_text(json.dumps({**config, "data": {"min_rating": 4}}), "utf-8")
-    manifest.seal(own_run)
+    manifest.seal(own_run, runs.FILES)
     model = runs.load(own_run, "cpu")
     liked = ["bag-0011", "mug-0003"]
     disliked = model.recommend(liked, 5).ids
@@ -592,7 +592,7 @@ def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, o
 
 def test_a_run_without_names_is_named_on_opening(client_of, own_run):
     (own_run / "names.json").unlink()
-    manifest.seal(own_run)
+    manifest.seal(own_run, runs.FILES)
     assert {entry["name"] for entry in ok(client_of(own_run).get("/v1/model"))["concepts"]} >= {"bags", "mugs"}
 
 
@@ -646,7 +646,7 @@ def test_reload_loads_another_run_unless_it_is_bad(client_of, own_run, popularit
 def test_numbers_and_characters_that_json_lacks_are_repaired(client_of, own_run):
     content = '{"test": {"ndcg@100": {"mean": NaN, "se": -Infinity}, "note\\ud800": "\\udfff", "n": 1}}'
     (own_run / "metrics.json").write_text(content, "ascii")
-    manifest.seal(own_run)
+    manifest.seal(own_run, runs.FILES)
     expected = {"ndcg@100": {"mean": None, "se": None}, "note?": "?", "n": 1}
     client = client_of(own_run)
     assert ok(client.get("/v1/model"))["metrics"]["test"] == expected

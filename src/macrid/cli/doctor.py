@@ -55,25 +55,22 @@ def doctor(
 def _check_folder(folder: Path) -> list[tuple[str, bool, str]]:
     """Every file of a run or a prepared folder, and whatever else is wrong."""
     from macrid.data import store
-    from macrid.errors import DataError
-    from macrid.runs import CACHES, EDITABLE, FILES, TRAINING, examine
+    from macrid.runs import CACHES, EDITABLE, FILES, REMEDY, TRAINING, examine
 
     if (folder / "about.json").exists():
-        try:
-            store.read(folder)
-            wrong = {}
-        except DataError as error:
-            wrong = {"data": str(error)}
-        names = store.FILES
+        wrong, names, remedy = store.examine(folder), store.FILES, store.REMEDY
     else:
-        wrong, names = examine(folder), FILES
+        wrong, names, remedy = examine(folder), FILES, REMEDY
     remedies = {
-        **dict.fromkeys(EDITABLE, "; accept it with --accept, or write names with `macrid names`"),
+        **dict.fromkeys(EDITABLE, "; accept it with --accept, or write names again with `macrid names RUN --anew`"),
         **dict.fromkeys(CACHES, "; delete it, it is computed again when needed"),
     }
     sizes = {name: decimal((folder / name).stat().st_size) for name in names if (folder / name).exists()}
     checks = [(name, True, size) for name, size in sizes.items() if name not in wrong]
-    checks += [(name, False, problem + remedies.get(name, "")) for name, problem in wrong.items()]
+    checks += [
+        (name, False, problem + remedies.get(name, f"; {remedy}" if name in names else ""))
+        for name, problem in wrong.items()
+    ]
     if (folder / TRAINING).is_dir():
         checks.append((TRAINING, True, "an interrupted training; continue it with `macrid train … --resume`"))
     return checks

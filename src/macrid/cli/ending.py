@@ -1,4 +1,4 @@
-"""How a command ends, whatever happens: one line on standard error and an exit code, never a traceback unasked."""
+"""How a command ends, whatever happens: one line on standard error, an exit code, no traceback unless requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepare_streams() -> None:
 
 
 def check_working_folder() -> None:
-    """Libraries end the process without a word where it is gone."""
+    """Without one, libraries exit silently."""
     try:
         os.getcwd()
     except OSError:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.table import Table
 
-from macrid.cli.common import column, console, number, print_json, table, working
+from macrid.cli.common import console, number, print_json, table, working
 from macrid.cli.inspect import effects_table, shown
-from macrid.errors import RequestError
+from macrid.errors import RequestError, RunError
+from macrid.files import writing
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def names(
     from macrid.concepts.space import space_of
     from macrid.concepts.understanding import fresh_names
     from macrid.report.effects import measure_effects
-    from macrid.runs import keep, load, read_validation
+    from macrid.runs import keep, load, read_names, read_validation, write_names
 
     with working("naming"):
         model: Any = load(run, "cpu")
@@ -51,13 +52,16 @@ def names(
         meaning = meaning_of(model)
         fresh = meaning.names is None or anew or reset
         names: Any = fresh_names(model, keep_edited=not reset) if fresh else meaning.names
-        for text in rename:
-            names = _renamed(names, text)
-        changed, meaning.names = names is not meaning.names or effects, names
+        _renamed(names, rename)  # raises an error before anything is written
+        meaning.names = names
         if effects:
             measure_effects(model, read_validation(run))
-        if changed:
+        if fresh or effects:
             keep(model, run)
+        if rename:
+            with writing(run, RunError, "nothing was renamed"):
+                write_names(lambda: _renamed(read_names(run), rename), run)
+            names = read_names(run)
     knobs = [effect.model_dump(mode="json") for effect in strongest_first(meaning.effects)]
     if json:
         print_json(names.as_json() | {"effects": knobs})
@@ -79,10 +83,18 @@ def names(
         )
 
 
-def _renamed(names: Any, text: str) -> Any:
+def _renamed(names: Any, changes: list[str]) -> Any:
+    for text in changes:
+        names = _renamed_one(names, text)
+    return names
+
+
+def _renamed_one(names: Any, text: str) -> Any:
+    from macrid.data.ids import whole_number
+
     place, equals, name = text.partition("=")
     parts = place.strip().split(".")
-    numbers = [number for number in map(column, parts) if isinstance(number, int)]
+    numbers = [number for number in map(whole_number, parts) if number is not None and number >= 0]
     if not equals or not 1 <= len(parts) <= 2 or len(numbers) < len(parts):
         raise RequestError(f"--set {text!r}: give K=NAME for a concept or K.J=NAME for a dimension, such as 4=handbags")
     if len(numbers) == 1:

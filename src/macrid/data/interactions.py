@@ -45,7 +45,7 @@ class ReadReport:
     encoding: str | None = None
     """Of a text file."""
     notes: tuple[str, ...] = ()
-    """Whatever else a reader should know, such as columns that have got another name."""
+    """Whatever else a reader should know, such as renamed columns."""
 
     def __post_init__(self) -> None:
         for name in ("guessed", "notes"):  # lists where a report comes from JSON
@@ -204,7 +204,7 @@ class Events(NamedTuple):
     """Whether the source has any, read or not."""
 
     def at_least(self, min_rating: float) -> Events:
-        """Those rated so high."""
+        """Events rated at least this high."""
         assert self.ratings is not None
         keep = self.ratings >= min_rating
         if not keep.any():

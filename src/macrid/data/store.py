@@ -1,4 +1,4 @@
-"""A prepared folder: a split on disk, memory-mapped, so that training starts at once at any size.
+"""A prepared folder: a split on disk, checked when opened, and memory-mapped.
 
 about.json                      format version, counts, origin
 train.indptr.npy, …             the CSR index arrays of train, validation and test (history and target)
@@ -28,7 +28,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport, binary_csr
 from macrid.data.split import HeldOut, Split
 from macrid.errors import DataError, first_line
-from macrid.files import check_free, new_folder, recover, writing
+from macrid.files import check_free, claimed, new_folder, recover, writing
 from macrid.version import __version__
 
 FORMAT = 1
@@ -49,7 +49,8 @@ def write(
 ) -> None:
     """Write a prepared folder atomically; `about` (a recipe, say) is kept in about.json under 'recipe'."""
     target = Path(folder)
-    with writing(target, DataError, "nothing was changed; free some space or choose another folder"):
+    remedy = "nothing was changed; free some space or choose another folder"
+    with claimed(target, DataError), writing(target, DataError, remedy):
         check_free(target, overwrite, DataError, replaceable=FILES)
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
@@ -60,11 +61,11 @@ def write(
                 pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
             text = json.dumps(_about(split, about), indent=2, ensure_ascii=False)
             (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
-            manifest.seal(temporary)
+            manifest.seal(temporary, FILES)
 
 
 def read(folder: str | os.PathLike[str]) -> Split:
-    """Open a prepared folder; the index arrays stay on disk until used."""
+    """Open a prepared folder, and check all of its files."""
     folder = Path(folder)
     return manifest.steadily(folder, lambda: _read(folder))
 
@@ -90,6 +91,19 @@ def _read(folder: Path) -> Split:
         HeldOut(matrix("validation_history"), matrix("validation_target"), users["validation"]),
         HeldOut(matrix("test_history"), matrix("test_target"), users["test"]),
     )
+
+
+def examine(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """What is wrong with a prepared folder, by file; empty if nothing is."""
+    try:
+        wrong = manifest.problems(Path(folder))
+        if not wrong:
+            read(folder)
+    except manifest.DamagedError as error:
+        return error.problems
+    except DataError as error:
+        return {"data": str(error)}
+    return wrong
 
 
 def read_about(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -161,7 +175,7 @@ def _report(about: dict[str, Any]) -> ReadReport | None:
     if not isinstance(written, dict):
         return None
     known: dict[str, Any] = {field.name: written[field.name] for field in fields(ReadReport) if field.name in written}
-    return ReadReport(**known | {"guessed": tuple(known.get("guessed", ()))})
+    return ReadReport(**known)
 
 
 def _items_table(split: Split) -> pa.Table:

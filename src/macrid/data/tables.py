@@ -33,7 +33,7 @@ TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "prod
 EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # of a '::' file without a header
 MOVIE_COLUMNS = ("item", "title", "genres")
 FrameKind = Literal["arrow", "pandas", "polars"]
-RESERVED_COLUMNS = ("id", "popularity")  # that prepared folders and runs have themselves
+RESERVED_COLUMNS = ("id", "popularity")  # used by prepared folders and runs
 
 
 class Table(ABC):
@@ -42,7 +42,7 @@ class Table(ABC):
     are_typed = True  # whether the source distinguishes strings from numbers; text files do not
     name: str
     columns: list[str]
-    """All distinct: a column without a name, or with the name of an earlier one, has got another."""
+    """All distinct: a column without a name, or with the name of an earlier one, was renamed."""
     written: list[str]
     """The names of the columns in the source."""
     encoding: str | None = None
@@ -58,7 +58,7 @@ class Table(ABC):
         """Read these columns; those in `text` stay as written, such as '007'."""
 
     def place(self, row: int) -> str:
-        """How to call a row, counted from 0, in a message."""
+        """What to call a row, counted from 0, in a message."""
         return row_text(row)
 
     def read_ids(self, columns: pa.Table, name: str) -> tuple[np.ndarray, Ids]:
@@ -149,12 +149,18 @@ class DelimitedTable(Table):
         self.delimiter = "\x1f" if self.double_colon else "\t" if has_tabs else max(",\t;|", key=first.count)
         if not self.double_colon:
             self.text.check_quotes(self.delimiter)
-        cells = next(csv.reader([first.replace("::", "\x1f")], delimiter=self.delimiter))
+        cells = self._cells(first)
         self.header = header and (not self.double_colon or _are_names(cells))
         if not header and _are_names(cells):
             raise DataError(f"{path}: starts with a header, {_listed(cells)}; give names of columns, not numbers")
         more = [f"column{place}" for place in range(len(no_header_names), len(cells))]
         self._set_columns(cells if self.header else [*no_header_names, *more][: len(cells)])
+
+    def _cells(self, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line.replace("::", "\x1f")], delimiter=self.delimiter))
+        except csv.Error as error:
+            raise DataError(f"{self.path}, line 1: not the header of a table ({error})") from None
 
     def place(self, row: int) -> str:
         mark = "\x1f" if self.double_colon else self.delimiter
@@ -225,13 +231,13 @@ def open_table(
 
 def free_names(names: Sequence[str], reserved: Collection[str] = ()) -> list[str]:
     """Distinct names, none of them empty or reserved: underscores are added where needed."""
-    free: list[str] = []
+    free: dict[str, None] = {}
     for place, name in enumerate(names):
         name = name if name.strip() else f"column{place}"
         while name in free or name in reserved:
             name += "_"
-        free.append(name)
-    return free
+        free[name] = None
+    return list(free)
 
 
 class Items(NamedTuple):
@@ -263,7 +269,7 @@ def read_items(source: Any, same_column: str | None = None, encoding: str | None
     names = free_names(["title"] * len(titles) + rest, RESERVED_COLUMNS)
     written = [table.written[table.columns.index(name)] for name in rest]
     pairs = zip(written, names[len(titles) :], strict=True)
-    notes = [f"column '{old}' is called '{new}'" for old, new in pairs if old != new]
+    notes = [f"column '{old}' renamed to '{new}'" for old, new in pairs if old != new]
     notes = [table.note, *notes] if table.note else notes
     return Items(
         ids,

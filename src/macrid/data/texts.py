@@ -1,6 +1,6 @@
 """Text files: which encoding they have, decided once and checked to the last byte, and whether their quotes match.
 
-Without a name for it, the encoding follows from the file: a byte order mark decides between UTF-8, UTF-16 and UTF-32;
+Unless it is named, the encoding follows from the file: a byte order mark decides between UTF-8, UTF-16 and UTF-32;
 a file that is UTF-8 throughout is UTF-8; one whose bytes beyond ASCII never form UTF-8 is Latin-1 (Windows-1252 if it
 uses the characters that only that has); and one that is UTF-8 in some places only is refused.
 """
@@ -76,7 +76,7 @@ class Text:
                     ) from None
 
     def line_of(self, row: int, delimiter: str, quoted: bool) -> int | None:
-        """The line, from 1, on which a row starts; blank lines are no rows. None if that cannot be told."""
+        """The line, from 1, on which a row starts; blank lines do not count. None if unknown."""
         with self._records(delimiter, quoted=quoted) as records:
             start = 1
             try:
@@ -105,7 +105,7 @@ def check_text(path: Path, encoding: str | None = None) -> Text:
     """Decide the encoding of a file, unless it is given, and check that all of the file has it."""
     try:
         if encoding is not None:
-            return _check_given(path, _known(encoding))
+            return _check_given(path, _known(encoding), f"encoding {encoding}")
         mark = open_bytes(path).read(4)
         marked = next((name for start, name in MARKS if mark.startswith(start)), None)
         if marked in (None, "utf-8-sig"):
@@ -159,7 +159,7 @@ def _check_bytes(path: Path, marked: str | None) -> Text:
     return Text(path, encoding, f"encoding {encoding}, as line {bad[0]:,} is not UTF-8", has_quotes)
 
 
-def _check_given(path: Path, encoding: str, note: str | None = None) -> Text:
+def _check_given(path: Path, encoding: str, note: str) -> Text:
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     stream, line, has_quotes, more = open_bytes(path), 1, False, True
     while more:
@@ -174,7 +174,6 @@ def _check_given(path: Path, encoding: str, note: str | None = None) -> Text:
             raise _not_text(path, line + text[: text.index("\0")].count("\n"))
         has_quotes = has_quotes or '"' in text
         line += text.count("\n")
-    note = f"encoding {encoding}" if note is None else note
     return Text(path, encoding, "" if encoding in UTF8 else note, has_quotes)
 
 

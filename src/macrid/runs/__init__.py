@@ -15,7 +15,17 @@ manifest.json        the SHA-256 of each of these files, checked whenever a run 
 training/            an unfinished training: its checkpoint, and the run so far (`draft`)
 """
 
-from macrid.runs.folder import CACHES, EDITABLE, FILES, TRAINING, read_config, weights_digest
+from macrid.runs.folder import (
+    CACHES,
+    DRAFT,
+    EDITABLE,
+    FILES,
+    REMEDY,
+    TRAINING,
+    has_progress,
+    read_config,
+    weights_digest,
+)
 from macrid.runs.heldout import read_heldout, read_histories, read_sample, read_validation
 from macrid.runs.loading import accept, examine, fill, load, read_metrics
 from macrid.runs.meaning import read_names, write_names
@@ -23,13 +33,16 @@ from macrid.runs.saving import check_place, keep, save
 
 __all__ = [
     "CACHES",
+    "DRAFT",
     "EDITABLE",
     "FILES",
+    "REMEDY",
     "TRAINING",
     "accept",
     "check_place",
     "examine",
     "fill",
+    "has_progress",
     "keep",
     "load",
     "read_config",

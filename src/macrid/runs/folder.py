@@ -16,11 +16,14 @@ from safetensors import SafetensorError
 from macrid import manifest
 from macrid.errors import RunError, first_line
 from macrid.files import recover
+from macrid.training import checkpoint
 from macrid.version import __version__
 
 FORMAT = 1
 TRAINING = "training"  # the subfolder of an unfinished training
-REMEDY = "restore it from a copy, or train again; `macrid doctor RUN` checks all files"
+DRAFT = "draft"  # in it: the run so far
+IN_TRAINING = (DRAFT, checkpoint.FILE, "lock")  # what may be in it; earlier versions left a lock
+REMEDY = "restore it from a copy, or train again"
 PART = 4 << 20  # bytes at both ends of the weights that identify them
 FILES = (
     "config.json",
@@ -74,6 +77,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def has_progress(run: Path) -> bool:
+    """Whether a folder holds an interrupted training that can be resumed."""
+    return any((run / TRAINING / name).exists() for name in (checkpoint.FILE, DRAFT))
+
+
 def check(path: Path, config: dict[str, Any], names: list[str] | None = None) -> None:
     """A `RunError` if a file is not the one that was written."""
     with damage_explained():
@@ -85,6 +93,8 @@ def read(path: Path, name: str, reader: Any) -> Any:
         raise RunError(f"{path}: damaged run, {name} is missing; {REMEDY}")
     try:
         return reader(path / name)
+    except PermissionError as error:
+        raise RunError(f"{path / name}: cannot be read ({error.strerror})") from error
     except (OSError, ValueError, RecursionError, SafetensorError, pa.ArrowException) as error:
         raise RunError(f"{path / name}: damaged and cannot be read ({first_line(error)}); {REMEDY}") from error
 
@@ -92,7 +102,7 @@ def read(path: Path, name: str, reader: Any) -> Any:
 def put(path: Path, contents: Any) -> None:
     """Replace files of a run, all of them or none; raises an `OSError` if it cannot."""
     with damage_explained():
-        manifest.update(path, contents)
+        manifest.update(path, contents, FILES)
 
 
 @contextmanager
@@ -104,7 +114,7 @@ def damage_explained() -> Iterator[None]:
 
 
 def weights_digest(run: Path) -> str:
-    """By which the weights of a run are known again."""
+    """Identifies the weights of a run."""
     path = run / "model.safetensors"
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())

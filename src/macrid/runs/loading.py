@@ -24,7 +24,7 @@ from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
-from macrid.runs.folder import CACHES, EDITABLE, REMEDY, UNREADABLE, check, damage_explained, read, read_config
+from macrid.runs.folder import CACHES, EDITABLE, FILES, REMEDY, UNREADABLE, check, damage_explained, read, read_config
 from macrid.runs.heldout import read_sample
 from macrid.runs.meaning import check_meaning, read_meaning
 from macrid.settings import ADDED, REMOVED, TrainingSettings
@@ -80,10 +80,8 @@ def examine(folder: str | PathLike[str]) -> dict[str, str]:
     """What is wrong with a run, by file; empty if nothing is."""
     path = Path(folder)
     try:
-        config = read_config(path)
-        wrong = manifest.problems(path)
-        if not wrong and config.get("has_manifest") and not (path / manifest.FILE).exists():
-            wrong = {manifest.FILE: "missing"}
+        wrong = manifest.problems(path) if path.is_dir() else {}
+        wrong = {name: problem for name, problem in wrong.items() if name not in CACHES or (path / name).exists()}
         if not {*wrong} - {*CACHES, *EDITABLE}:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", EditedWarning)
@@ -99,13 +97,16 @@ def examine(folder: str | PathLike[str]) -> dict[str, str]:
 
 
 def accept(folder: str | PathLike[str]) -> None:
-    """Take a run as it is, with what people edited; a `RunError` if anything else is wrong."""
+    """Accept a run with what people edited; a `RunError` if anything else is wrong. Damaged caches are deleted."""
     path = Path(folder)
-    for name, problem in examine(path).items():
+    wrong = examine(path)
+    for name, problem in wrong.items():
         if name not in (*EDITABLE, *CACHES):
             raise RunError(f"{path}: cannot be accepted, {name}: {problem}")
     with writing(path, RunError):
-        manifest.seal(path)
+        for name in {*wrong} & {*CACHES}:
+            (path / name).unlink()
+        manifest.seal(path, FILES)
 
 
 def read_metrics(run: Path) -> dict[str, Any]:
@@ -158,4 +159,5 @@ def _warn_of_edits(path: Path) -> None:
         edited = manifest.problems(path, EDITABLE)
     for name in edited:
         remedy = f"`macrid doctor {quote(str(path))} --accept` takes it as it is"
-        warnings.warn(f"{path / name}: edited since macrid wrote it; {remedy}", EditedWarning, stacklevel=5)
+        what = "edited" if (path / name).exists() else "deleted"
+        warnings.warn(f"{path / name}: {what} since macrid wrote it; {remedy}", EditedWarning, stacklevel=5)

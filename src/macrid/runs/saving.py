@@ -18,9 +18,9 @@ from macrid.concepts.axes import remember_range
 from macrid.concepts.meaning import meaning_of
 from macrid.data.split import HeldOut
 from macrid.errors import RunError
-from macrid.files import check_free, new_folder, writing
+from macrid.files import check_free, new_folder, recover, writing
 from macrid.models.base import Recommender
-from macrid.runs.folder import FILES, FORMAT, TRAINING, pretty, put, read_config
+from macrid.runs.folder import FILES, FORMAT, IN_TRAINING, TRAINING, has_progress, pretty, put, read_config
 from macrid.runs.heldout import packed
 from macrid.runs.meaning import meaning_files
 from macrid.version import __version__
@@ -74,14 +74,26 @@ def save(
             files["metrics.json"] = pretty(metrics)
         for name, content in files.items():
             (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        manifest.seal(temporary)
+        manifest.seal(temporary, FILES)
         if keep_training and (target / TRAINING).exists():
             shutil.copytree(target / TRAINING, temporary / TRAINING)
 
 
-def check_place(folder: str | PathLike[str], overwrite: bool) -> None:
-    """A `RunError` where a run cannot be written, or would replace something."""
-    check_free(Path(folder), overwrite, RunError, replaceable=FILES, allowed=(TRAINING,))
+def check_place(folder: str | PathLike[str], overwrite: bool, resume: bool = False) -> None:
+    """A `RunError` where a run cannot be written, or would replace something.
+
+    resume: what is there may stay, as its training goes on.
+    """
+    path, ours = Path(folder), (TRAINING, f".{TRAINING}.lock")
+    recover(path)
+    if has_progress(path) and not resume and not overwrite:
+        raise RunError(
+            f"{path}: holds an interrupted training; continue with --resume, or start over with --overwrite"
+            " (overwrite=True in Python)"
+        )
+    check_free(path, overwrite, RunError, replaceable=FILES, allowed=(*ours, *FILES) if resume else ours)
+    if (path / TRAINING).is_dir():
+        check_free(path / TRAINING, True, RunError, replaceable=IN_TRAINING)
 
 
 def keep(

@@ -27,6 +27,7 @@ from macrid import manifest
 from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
 from macrid.models.forks import new_lock
+from macrid.runs import FILES as RUN_FILES
 from macrid.runs import load, read_histories, weights_digest
 
 State = Literal["ready", "computing", "failed"]
@@ -160,7 +161,7 @@ def main(run: Path, spare: Path, what: str, weights: str) -> None:
             return
         content = compute(what, run, weights)
         try:
-            manifest.update(run, {FILES[what]: content})
+            manifest.update(run, {FILES[what]: content}, RUN_FILES)
         except OSError:
             write_atomically(spare / FILES[what], content)
 

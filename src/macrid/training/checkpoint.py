@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,15 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from macrid.errors import RunError, first_line
-from macrid.files import lock, write_atomically, writing
+from macrid.files import write_atomically, writing
 from macrid.settings import ADDED, REMOVED, MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 
 FORMAT = 1
 FILE = "checkpoint.safetensors"
-DIGESTS = ("interactions", "items", "labels")  # which say nothing to people
+START_OVER = "start over with --overwrite"
+DIGESTS = ("interactions", "items", "labels")  # meaningless to people
 MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training resumes
 
 
@@ -51,18 +50,6 @@ class State:
     progress: Progress = field(default_factory=Progress)
     best: dict[str, Tensor] = field(default_factory=dict)
     """The weights of the best epoch, empty before the first."""
-
-
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Create the folder and lock it, so that no other training writes to it."""
-    with writing(folder, RunError, "choose another folder"):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("w")
-    with file:
-        if not lock(file.fileno()):
-            raise RunError(f"{folder}: in use by another training; wait for it, or choose another folder")
-        yield
 
 
 def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +85,7 @@ def read(folder: Path, state: State) -> Progress:
             meta = json.loads(file.metadata()["macrid"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if meta["format"] > FORMAT:
-            raise RunError(f"{path}: written by a newer macrid (format {meta['format']}); upgrade, or drop --resume")
+            raise RunError(f"{path}: written by a newer macrid (format {meta['format']}); upgrade, or {START_OVER}")
         state.progress = Progress(**meta["progress"])
         check_belongs(path, meta["belongs_to"], state.belongs_to)
         state.network.load_state_dict(_under(tensors, "now."))
@@ -106,9 +93,7 @@ def read(folder: Path, state: State) -> Progress:
         for name, parameter in state.network.named_parameters():
             state.optimiser.state[parameter] = _under(tensors, f"adam.{name}.", device)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise RunError(
-            f"{path}: not a readable checkpoint ({first_line(error)}); drop --resume to start over"
-        ) from error
+        raise RunError(f"{path}: not a readable checkpoint ({first_line(error)}); {START_OVER}") from error
     state.average.weights, state.best = _under(tensors, "average.", device), _under(tensors, "best.", device)
     return state.progress
 
@@ -133,5 +118,5 @@ def check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
             name if name in DIGESTS else f"{name} (was {was.get(name)!r}, now {now.get(name)!r})" for name in changed
         )
         raise RunError(
-            f"{path}: belongs to another training, with different {differences}; use the same, or drop --resume"
+            f"{path}: belongs to another training, with different {differences}; use the same, or {START_OVER}"
         )

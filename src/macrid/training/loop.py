@@ -17,9 +17,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from macrid.errors import CollapseWarning, SettingsError, TrainingError
+from macrid.errors import CollapseWarning, RunError, SettingsError, TrainingError
 from macrid.evaluation.agreement import is_collapsed
 from macrid.evaluation.ranking import evaluate
+from macrid.files import claimed
 from macrid.models.epoch import Epoch
 from macrid.ops import kernels
 from macrid.ops.batches import DeviceHistories
@@ -61,7 +62,7 @@ def train(
     check_fits(model)
     with (
         supervised(model, labels, matrix, settings),
-        nullcontext() if folder is None else checkpoints.claimed(folder),
+        nullcontext() if folder is None else claimed(folder, RunError),
         no_lost_interrupts() as check_interrupt,
     ):
         network: Any = model.network
