@@ -320,6 +320,12 @@ def test_movies_dat_is_read_with_its_accents(tmp_path):
     assert columns.to_pydict() == {"title": ['Amélie, "the" film (2001)'], "genres": ["Comedy|Romance"]}
 
 
+def test_the_encoding_of_events_is_not_forced_on_items_in_utf8(tmp_path):
+    for encoding in ("utf-8", "utf-8-sig", "latin-1"):
+        (tmp_path / "items.csv").write_text("item,title\n1,Amélie\n", encoding=encoding)
+        assert read_items(tmp_path / "items.csv", encoding="latin-1").columns["title"].to_pylist() == ["Amélie"]
+
+
 def test_a_header_cell_too_long_for_a_name_is_refused(tmp_path):
     (tmp_path / "e.csv").write_text("user," + "x" * 200_000 + "\n1,2\n")
     with pytest.raises(DataError, match=r"e\.csv, line 1: not the header"):

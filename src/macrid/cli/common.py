@@ -62,8 +62,8 @@ def one_line(text: str, longest: int = UNWRAPPED) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in plain)
 
 
-def column(name: str | None) -> str | int | None:
-    """A column name; a whole number is a column's place, from 0, in a file without a header."""
+def number_or_name(name: str | None) -> str | int | None:
+    """Of a concept, a dimension or a column; a column's number is its place, from 0, in a file without a header."""
     from macrid.data.ids import whole_number
 
     number = None if name is None else whole_number(name)

@@ -8,7 +8,16 @@ from shlex import quote
 
 import typer
 
-from macrid.cli.common import column, console, download_progress, error_console, flags, print_json, table, working
+from macrid.cli.common import (
+    console,
+    download_progress,
+    error_console,
+    flags,
+    number_or_name,
+    print_json,
+    table,
+    working,
+)
 from macrid.errors import DataError
 from macrid.files import check_free
 
@@ -80,9 +89,9 @@ def prepare(
         with working(f"reading {source}"):
             data = Interactions.read(
                 source,
-                user=column(user_col),
-                item=column(item_col),
-                rating=column(rating_col),
+                user=number_or_name(user_col),
+                item=number_or_name(item_col),
+                rating=number_or_name(rating_col),
                 min_rating=min_rating,
                 min_items=min_items,
                 items=items,

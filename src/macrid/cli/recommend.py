@@ -12,10 +12,10 @@ import typer
 from rich.table import Table
 
 from macrid.cli.common import (
-    column,
     console,
     error_console,
     items_table,
+    number_or_name,
     parse_ids,
     print_json,
     step_progress,
@@ -86,7 +86,11 @@ def recommend(
     if input is not None and output is not None:
         if min_rating is None and rating_col is None:
             min_rating = model.min_rating
-        columns = {"user": column(user_col), "item": column(item_col), "rating": column(rating_col)}
+        columns = {
+            "user": number_or_name(user_col),
+            "item": number_or_name(item_col),
+            "rating": number_or_name(rating_col),
+        }
         how = {**columns, "min_rating": min_rating, "encoding": encoding}
         counts = _recommend_for_all(model, input, output, n, how, {**limits, "exclude_seen": exclude_seen})
         if json:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import column, console, parse_ids, print_json, signed, table, working
+from macrid.cli.common import console, number_or_name, parse_ids, print_json, signed, table, working
 from macrid.errors import RequestError
 from macrid.pictures.drawing import shortened
 
@@ -63,7 +63,7 @@ def steer(
         raise typer.BadParameter("--share needs --concept")
     if amount is not None and towards is None and away_from is None:
         raise typer.BadParameter("--amount needs --towards or --away-from")
-    move: dict[str, Any] = {"concept": column(concept), "dimension": column(dimension)}
+    move: dict[str, Any] = {"concept": number_or_name(concept), "dimension": number_or_name(dimension)}
     move |= {"to": to, "by": by, "share": share}
     if towards is not None or away_from is not None:
         amount = 1.0 if amount is None else amount

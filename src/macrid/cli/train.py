@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from macrid.cli.common import (
-    column,
     console,
     download_progress,
     error_console,
     flags,
+    number_or_name,
     options_for,
     print_json,
     report_unused,
@@ -86,7 +86,7 @@ def train(
     from macrid.runs import TRAINING
 
     recipe = _recipe(model, config)
-    settings = _settings(recipe, {**settings, "concepts": column(settings["concepts"])})
+    settings = _settings(recipe, {**settings, "concepts": number_or_name(settings["concepts"])})
     with Display() as display:
         try:
             run = workflow.train(

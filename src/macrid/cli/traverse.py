@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from macrid.cli.common import column, console, error_console, parse_ids, print_json, signed, table, working
+from macrid.cli.common import console, error_console, number_or_name, parse_ids, print_json, signed, table, working
 
 if TYPE_CHECKING:
     from macrid.control.traverse import Traversal
@@ -49,9 +49,9 @@ def traverse(
         model = load(run, "cpu")
     start: dict[str, Any] = {"item": model.items.parse(item)} if item is not None else {}
     if history:
-        start = {"history": parse_ids(history, model.items), "concept": column(concept)}
+        start = {"history": parse_ids(history, model.items), "concept": number_or_name(concept)}
     traversal = walk(
-        model, dimension=column(dimension), steps=steps, gamma=GAMMA if gamma is None else gamma,
+        model, dimension=number_or_name(dimension), steps=steps, gamma=GAMMA if gamma is None else gamma,
         min_users=min_users, keep_start=keep_start, **start,
     )  # fmt: skip
     if out is not None:

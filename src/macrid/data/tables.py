@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from macrid.data.columns import encode_ids, numbers, row_text
 from macrid.data.ids import Ids
-from macrid.data.texts import check_text
+from macrid.data.texts import check_text, is_utf8
 from macrid.errors import DataError, MacridError, RequestError, first_line
 from macrid.files import check_regular
 
@@ -254,7 +254,10 @@ def read_items(source: Any, same_column: str | None = None, encoding: str | None
     """The ids of an items table, and its other columns.
 
     same_column: the item column of the events, used if the items table has it too.
+    encoding: of the events; also of this table, unless it is plainly UTF-8.
     """
+    if encoding is not None and isinstance(source, str | PathLike) and is_utf8(Path(source)):
+        encoding = None
     table = open_table(source, no_header_names=MOVIE_COLUMNS, encoding=encoding)
     key = table.find(same_column if same_column in table.columns else None, ITEM_NAMES, "item")
     title = table.guess(TITLE_NAMES)

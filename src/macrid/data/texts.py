@@ -115,6 +115,14 @@ def check_text(path: Path, encoding: str | None = None) -> Text:
         raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
 
 
+def is_utf8(path: Path) -> bool:
+    """Whether all of a file is UTF-8."""
+    try:
+        return check_text(path).encoding in UTF8
+    except DataError:
+        return False
+
+
 def open_bytes(path: Path) -> Any:
     """The bytes of a file, decompressed."""
     return pa.input_stream(str(path), compression="detect")

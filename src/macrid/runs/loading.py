@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from macrid import manifest
 from macrid.data.store import distinct_ids
+from macrid.data.tables import RESERVED_COLUMNS
 from macrid.errors import DataError, EditedWarning, MacridError, RunError, first_line
 from macrid.files import writing
 from macrid.models import model_class
@@ -28,8 +29,6 @@ from macrid.runs.folder import CACHES, EDITABLE, FILES, REMEDY, UNREADABLE, chec
 from macrid.runs.heldout import read_sample
 from macrid.runs.meaning import check_meaning, read_meaning
 from macrid.settings import ADDED, REMOVED, TrainingSettings
-
-RESERVED_COLUMNS = ("id", "popularity")
 
 
 def load(folder: str | PathLike[str], device: str = "auto", *, mapped: bool = False) -> Recommender:
