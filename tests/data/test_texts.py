@@ -76,7 +76,7 @@ def test_an_encoding_that_is_none_is_an_error_that_names_it(tmp_path, name):
 
 def test_a_given_encoding_must_fit_the_file(tmp_path):
     with pytest.raises(DataError, match=r"items\.csv, line 2: not ascii"):
-        read_items(written(tmp_path, TITLES.encode()), encoding="ascii")
+        open_table(written(tmp_path, TITLES.encode()), encoding="ascii")
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
