@@ -322,7 +322,8 @@ class ServingSettings(Settings):
     device: Common[str] = "cpu"
     """Where the model runs: cpu, cuda, cuda:1, or auto for a GPU if available."""
     edits: Literal["auto", "yes", "no"] = "auto"
-    """Whether people may rename and reload; auto: only if the service is local or requires a token."""
+    """Whether people may rename and reload; auto: only if the service requires a token, or
+    is local and has no other names (`hosts`), as behind a proxy."""
     hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[^*]+)$")], ...] = ()
     """Accepted Host headers, such as shop.example or *.shop.example; by default this machine's names if it listens on
     a local address, otherwise any."""

@@ -20,9 +20,7 @@ MATRIX = sp.csr_array(sp.random_array((30, 20), density=0.5, random_state=0) > 0
 def test_a_network_far_too_wide_is_refused_with_a_width_that_fits(model, monkeypatch):
     monkeypatch.setattr(memory, "memory_left", lambda device: 2.0**30)
     monkeypatch.setattr(memory, "_swap", lambda: 0.0)
-    with pytest.raises(
-        SettingsError, match=r"width 1000000\b.* TiB .*1\.0 GiB are free .*width [\d,]+ would fit"
-    ) as no:
+    with pytest.raises(SettingsError, match=r"width 1000000\b.* TiB .*1\.0 GiB is free .*width [\d,]+ would fit") as no:
         model(width=10**6, hidden_layers=2).fit(MATRIX, device="cpu")
     fitting = int(re.search(r"width ([\d,]+) would fit", str(no.value))[1].replace(",", ""))
     assert training_bytes(model(width=fitting, hidden_layers=2), 20) <= 2**30
@@ -38,7 +36,7 @@ def test_the_estimate_counts_the_parameters_that_are_built(dim, width, layers, c
 
 def test_more_negatives_than_memory_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "memory_left", lambda device: 2.0**30)
-    with pytest.raises(SettingsError, match=r"negatives is 1,000,000,000.* GiB are free on cpu; lower it below"):
+    with pytest.raises(SettingsError, match=r"negatives is 1,000,000,000.* GiB is free on cpu; lower it below"):
         macrid.MacridVAE().fit(MATRIX, device="cpu", likelihood="sampled", negatives=10**9)
 
 

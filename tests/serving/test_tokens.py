@@ -1,4 +1,4 @@
-"""Wrong tokens are logged and slowed; right ones never are."""
+"""Wrong tokens are logged and slowed; right ones are not, unless their own address is guessing."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macrid.serving import tokens
 from macrid.serving.problems import RefusedError
-from macrid.serving.tokens import LONGEST_DELAY, MOST_DELAYED, Tokens, delay_after, network_of
+from macrid.serving.tokens import LONGEST_DELAY, MOST_WAITING, MOST_WAITING_IN_ALL, Tokens, delay_after, network_of
 
 RIGHT, WRONG = "Bearer correct horse", "Bearer wrong pony"
 HERE, THERE = ("10.0.0.7", 5000), ("10.0.0.8", 5000)
@@ -72,19 +72,42 @@ def test_memory_stays_bounded_whatever_the_number_of_addresses(slept, monkeypatc
     assert len(checker._failures) == 50
 
 
-def test_many_guesses_at_once_do_not_pile_up_and_a_right_token_still_passes():
+def statuses(attempts):
+    """Of checks that are all made at once, as far as they are answered at once; None for the others."""
+
     async def attack():
         checker = Tokens("correct horse")
-        guesses = [asyncio.create_task(checker.check(WRONG, HERE)) for _ in range(MOST_DELAYED + 20)]
-        await asyncio.sleep(0)
-        await checker.check(RIGHT, HERE)
-        done, waiting = await asyncio.wait(guesses, timeout=0.05)
-        for guess in waiting:
-            guess.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return [guess.exception().status for guess in done]
+        checks = [asyncio.create_task(checker.check(header, client)) for header, client in attempts]
+        await asyncio.wait(checks, timeout=0.05)
+        answers = [
+            None if not check.done() else 200 if check.exception() is None else check.exception().status
+            for check in checks
+        ]
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+        return answers
 
-    assert asyncio.run(attack()) == [429] * 20
+    return asyncio.run(attack())
+
+
+def test_guesses_at_once_are_refused_unchecked_and_do_not_concern_others():
+    answers = statuses([(WRONG, HERE)] * 30 + [(RIGHT, HERE), (RIGHT, THERE)])
+    assert answers == [None] * MOST_WAITING + [429] * (30 - MOST_WAITING) + [429, 200]
+
+
+def test_many_addresses_cannot_guess_without_end_nor_lock_others_out():
+    addresses = [(f"10.1.{number}.1", 1) for number in range(2 * MOST_WAITING_IN_ALL)]
+    answers = statuses([*((WRONG, address) for address in addresses * 2), (RIGHT, HERE)])
+    assert answers.count(None) == MOST_WAITING_IN_ALL
+    assert answers.count(401) == MOST_WAITING_IN_ALL  # the first of each further address
+    assert answers.count(429) == 2 * MOST_WAITING_IN_ALL
+    assert answers[-1] == 200
+
+
+def test_a_token_may_end_in_any_letter():
+    token = "voilà, là"
+    assert status_of(Tokens(token), "Bearer " + token.encode().decode("latin-1")) == 200
 
 
 @given(st.integers(1, 10**6))

@@ -65,11 +65,13 @@ def explanation(error: BaseException) -> str:
     if isinstance(error, MacridError):
         return str(error)
     if _is_memory(error):
-        return f"out of memory ({first_line(error)}){_free()}; use smaller settings or less data"
+        free = "" if "CUDA" in str(error) else _free()
+        return f"out of memory ({first_line(error)}){free}; use smaller settings or less data"
     if isinstance(error, RecursionError):
         return "a file or an option is nested too deeply; JSON may have a few hundred levels"
     if isinstance(error, OSError):
-        place = "reading or writing failed" if error.filename is None else os.fsdecode(error.filename)
+        is_path = isinstance(error.filename, str | bytes)
+        place = os.fsdecode(error.filename) if is_path else "reading or writing failed"
         return f"{place}: {error.strerror or first_line(error)}"
     if isinstance(error, UnicodeError):
         return f"text that cannot be read or written ({first_line(error)})"
@@ -96,11 +98,11 @@ def _free() -> str:
     from macrid.models.devices import memory_left
     from macrid.models.memory import size
 
-    return f"; {size(memory_left(torch.device('cpu')))} are free"
+    return f"; {size(memory_left(torch.device('cpu')))} is free"
 
 
 def _discard_output() -> None:
-    """What standard output could not take would otherwise be tried again, and complained of, when Python ends."""
+    """What standard output could not take would otherwise be tried again, and reported, when Python ends."""
     try:
         flush()
     except (OSError, ValueError):

@@ -5,16 +5,23 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import NoReturn, Protocol
+from typing import Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
 
 from macrid.data.attributes import is_date, kind_of, numbers_of, texts_of
-from macrid.data.ids import Ids
+from macrid.data.ids import Ids, whole_number
 
-Value = str | int | float | bool
+
+class Value(NamedTuple):
+    """A value as it is written in a condition: '007' is not 7."""
+
+    kind: Literal["text", "number", "truth"]
+    text: str
+
+
 ORDER: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -43,14 +50,17 @@ class Column(Protocol):
 
 
 class NumberColumn:
-    """Numbers, dates (as seconds) or booleans; NaN where missing."""
+    """Numbers, dates (as seconds) or booleans."""
 
-    def __init__(self, numbers: np.ndarray, kind: str = "number") -> None:
-        self.numbers, self.kind, self.known = numbers, kind, np.isfinite(numbers)
+    def __init__(self, numbers: np.ndarray, known: np.ndarray, kind: str = "number") -> None:
+        self.numbers, self.kind, self.known = numbers, kind, known & np.isfinite(numbers)
         self.texts: list[str] = []
 
     def among(self, values: Sequence[Value]) -> np.ndarray:
-        return np.isin(self.numbers, [self._number(value) for value in values])
+        mask = np.zeros(len(self.numbers), dtype=bool)
+        for value in values:
+            mask |= self.numbers == self._number(value)
+        return mask & self.known
 
     def compared(self, sign: str, value: Value) -> np.ndarray:
         if self.kind == "boolean":
@@ -66,11 +76,14 @@ class NumberColumn:
     def _number(self, value: Value) -> float:
         if self.kind == "date":
             return _seconds(value)
-        if self.kind == "boolean" and not isinstance(value, bool):
-            raise ValueError("is true or false; compare it with one of them")
-        if self.kind == "number" and isinstance(value, str | bool):
+        if self.kind == "boolean":
+            if value.kind != "truth":
+                raise ValueError("is true or false; compare it with one of them")
+            return value.text.lower() == "true"
+        if value.kind != "number":
             raise ValueError("is a number; compare it with one, without quotes")
-        return float(value)
+        number = whole_number(value.text)
+        return float(value.text) if number is None else number
 
 
 class TextColumn:
@@ -87,7 +100,7 @@ class TextColumn:
         self._starts = np.searchsorted(np.sort(codes), np.arange(len(self.texts) + 1))
 
     def among(self, values: Sequence[Value]) -> np.ndarray:
-        return self._with(self._code_of.get(as_text(value), -1) for value in values)
+        return self._with(self._code_of.get(value.text, -1) for value in values)
 
     def compared(self, sign: str, value: Value) -> NoReturn:
         raise ValueError("is text; compare it with =, !=, in or contains")
@@ -97,7 +110,7 @@ class TextColumn:
         return self._with(code for value, code in self._code_of.items() if wanted in value.casefold())
 
     def unknown(self, values: Sequence[Value]) -> list[str]:
-        return [as_text(value) for value in values if as_text(value) not in self._code_of]
+        return [value.text for value in values if value.text not in self._code_of]
 
     def _with(self, codes: Iterable[int]) -> np.ndarray:
         mask = np.zeros(len(self.known), dtype=bool)
@@ -126,10 +139,10 @@ class IdColumn:
         return np.array([wanted in str(value).casefold() for value in self._ids], dtype=bool)
 
     def unknown(self, values: Sequence[Value]) -> list[str]:
-        return [as_text(value) for value, at in zip(values, self._positions(values), strict=True) if at < 0]
+        return [value.text for value, at in zip(values, self._positions(values), strict=True) if at < 0]
 
     def _positions(self, values: Sequence[Value]) -> np.ndarray:
-        return self._ids.positions(self._ids.parse(as_text(value)) for value in values)
+        return self._ids.positions(self._ids.parse(value.text) for value in values)
 
 
 def read_column(column: pa.ChunkedArray, separator: str) -> Column:
@@ -137,32 +150,27 @@ def read_column(column: pa.ChunkedArray, separator: str) -> Column:
 
     A `ValueError` for a type that conditions cannot be about.
     """
-    kind = kind_of(column)
+    kind, numbers = kind_of(column), numbers_of(column)
     if types.is_boolean(kind):
-        return NumberColumn(_floats(column.cast(pa.int8())), "boolean")
-    numbers = numbers_of(column)
+        return _numbers(column.cast(pa.int8()), "boolean")
     if numbers is not None:
-        return NumberColumn(_floats(numbers), "date" if is_date(kind) else "number")
-    texts = texts_of(column, separator)
+        return _numbers(numbers, "date" if is_date(kind) else "number")
+    texts = [[]] * len(column) if types.is_null(kind) else texts_of(column, separator)
     if texts is None:
         raise ValueError(f"has type {kind}; use numbers, dates, text, booleans or lists")
     return TextColumn(texts)
 
 
-def as_text(value: Value) -> str:
-    """As it would be written in a text column."""
-    return value if isinstance(value, str) else str(value).removesuffix(".0")
-
-
-def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return numbers
+def _numbers(column: pa.ChunkedArray, kind: str) -> NumberColumn:
+    """Integers stay exact, also beyond 2^53."""
+    values = column.fill_null(0).to_numpy()
+    return NumberColumn(values, column.is_valid().to_numpy(), kind)
 
 
 def _seconds(value: Value) -> float:
-    if isinstance(value, str):
+    if value.kind == "text":
         try:
-            moment = datetime.fromisoformat(value)
+            moment = datetime.fromisoformat(value.text)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             pass

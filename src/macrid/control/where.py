@@ -3,7 +3,7 @@
     condition   = both ("or" both)*
     both        = each ("and" each)*
     each        = "not" each | "(" condition ")" | comparison
-    comparison  = name ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+    comparison  = name ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") value
                 | name ["not"] "in" "(" value ("," value)* ")"
                 | name ["not"] "contains" value
                 | name "is" ["not"] "missing"
@@ -24,14 +24,14 @@ from difflib import get_close_matches
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
-from macrid.control.columns import ORDER, Column, IdColumn, NumberColumn, Value, as_text, read_column
-from macrid.data.attributes import POPULARITY, SEPARATOR, TITLE
-from macrid.data.ids import Ids, whole_number
+from macrid.control.columns import ORDER, Column, IdColumn, NumberColumn, Value, read_column
+from macrid.data.attributes import POPULARITY, SEPARATOR, TITLE, Catalogue
+from macrid.data.ids import Ids
 from macrid.errors import RequestError
 
 LONGEST = 100_000  # characters
+MOST_VALUES = 1_000
 DEEPEST = 50  # levels of parentheses and negations
 SHOWN = 40  # characters on either side of a mistake
 MOST_COMPARED = 5_000  # words, in search of the one that was meant
@@ -50,15 +50,11 @@ EQUAL, UNEQUAL = ("=", "=="), ("!=", "<>")
 T = TypeVar("T")
 
 
-class Catalogue(Protocol):
-    """Items with a table, such as a model's."""
+class Items(Catalogue, Protocol):
+    """Items with ids, such as a model's."""
 
     @property
     def items(self) -> Ids: ...
-    @property
-    def table(self) -> pa.Table | None: ...
-    @property
-    def popularity(self) -> np.ndarray: ...
 
 
 class Meets(NamedTuple):
@@ -81,7 +77,7 @@ class Selection:
 class Selector:
     """Finds the items of a catalogue that meet conditions. Each column is read once."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Items) -> None:
         self._catalogue = catalogue
         self._columns: dict[str, Column] = {ID: IdColumn(catalogue.items)}
 
@@ -101,7 +97,8 @@ class Selector:
         if name not in self._columns:
             table = self._catalogue.table
             if name == POPULARITY:
-                self._columns[name] = NumberColumn(self._catalogue.popularity.astype(np.float64))
+                counts = self._catalogue.popularity
+                self._columns[name] = NumberColumn(counts, np.ones(len(counts), dtype=bool))
             elif table is not None and name in table.column_names:
                 self._columns[name] = read_column(table.column(name), "" if name == TITLE else SEPARATOR)
             else:
@@ -125,14 +122,14 @@ class _Parser:
             raise RequestError(f"where: {len(condition):,} characters; a condition has at most {LONGEST:,}")
         self._condition, self._column = condition, column
         self._tokens = [*self._read_tokens(), _Token("end", "", len(condition), len(condition))]
-        self._at = self._depth = 0
+        self._at = self._depth = self._values = 0
         self.warnings: list[str] = []
 
     def parse(self) -> Meets:
-        found = self._any()
+        meets = self._any()
         if self._next.kind != "end":
             raise self._wrong("'and' or 'or' is expected here")
-        return found
+        return meets
 
     def _read_tokens(self) -> Iterator[_Token]:
         at, text = 0, self._condition
@@ -142,7 +139,7 @@ class _Parser:
             if match is None:
                 start = at + len(text[at:]) - len(text[at:].lstrip())
                 quote = text[start] in "'\"`"
-                problem = "this quote is never closed" if quote else "this is no part of a condition"
+                problem = "this quote is never closed" if quote else "unexpected character"
                 raise self._wrong(problem, _Token("", "", start, end if quote else start + 1))
             kind = str(match.lastgroup)
             yield _Token(kind, match[kind], match.start(kind), match.end(kind))
@@ -165,33 +162,33 @@ class _Parser:
             raise self._wrong(f"'{word}' is expected here")
 
     def _any(self) -> Meets:
-        found = self._all()
+        meets = self._all()
         while self._take("or"):
             other = self._all()
-            found = Meets(found.yes | other.yes, found.no & other.no)
-        return found
+            meets = Meets(meets.yes | other.yes, meets.no & other.no)
+        return meets
 
     def _all(self) -> Meets:
-        found = self._each()
+        meets = self._each()
         while self._take("and"):
             other = self._each()
-            found = Meets(found.yes & other.yes, found.no | other.no)
-        return found
+            meets = Meets(meets.yes & other.yes, meets.no | other.no)
+        return meets
 
     def _each(self) -> Meets:
         self._depth += 1
         if self._depth > DEEPEST:
             raise self._wrong(f"more than {DEEPEST} levels of parentheses and 'not'")
         if self._take("not"):
-            found = self._each()
-            found = Meets(found.no, found.yes)
+            meets = self._each()
+            meets = Meets(meets.no, meets.yes)
         elif self._take("("):
-            found = self._any()
+            meets = self._any()
             self._expect(")")
         else:
-            found = self._comparison()
+            meets = self._comparison()
         self._depth -= 1
-        return found
+        return meets
 
     def _comparison(self) -> Meets:
         token = self._name()
@@ -210,7 +207,7 @@ class _Parser:
             self._expect(")")
             yes = self._among(column, named, sign, values)
         elif self._take("contains"):
-            yes = self._checked(named, sign, column.contains, as_text(self._value()))
+            yes = self._checked(named, sign, column.contains, self._value().text)
         elif not is_negated and self._take(*EQUAL, *UNEQUAL):
             yes = self._among(column, named, sign, [self._value()])
             is_negated = sign.text in UNEQUAL
@@ -222,29 +219,32 @@ class _Parser:
         return Meets(no, yes) if is_negated else Meets(yes, no)
 
     def _among(self, column: Column, name: str, sign: _Token, values: list[Value]) -> np.ndarray:
-        found = self._checked(name, sign, column.among, values)
+        meets = self._checked(name, sign, column.among, values)
         if unknown := column.unknown(values):
-            more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else did_you_mean(unknown[0], column.texts)
-            self.warnings.append(f"where: no item has {name} '{unknown[0][:80]}'{more}")
-        return found
+            more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+            if not more and not self.warnings:  # looking for similar words takes time
+                more = did_you_mean(unknown[0], column.texts)
+            self.warnings.append(_one_line(f"where: no item has {name} '{unknown[0][:80]}'{more}"))
+        return meets
 
     def _name(self) -> _Token:
         token = self._next
         if token.kind not in ("text", "word") or (token.kind == "word" and token.text.lower() in KEYWORDS):
-            raise self._wrong("the name of an attribute is expected here")
+            raise self._wrong("the name of an attribute is expected here; one such as 'in' needs quotes")
         self._at += 1
         return token
 
     def _value(self) -> Value:
-        kind, text = self._next[:2]
-        if kind == "word" and text.lower() not in ("true", "false"):
+        token = self._next
+        is_truth = token.kind == "word" and token.text.lower() in ("true", "false")
+        if token.kind == "word" and not is_truth:
             raise self._wrong("a value is expected here; text needs quotes")
-        if kind not in ("text", "number", "word"):
+        if token.kind not in ("text", "number", "word"):
             raise self._wrong("a value is expected here")
-        self._at += 1
-        if kind == "number":
-            return int(text) if whole_number(text) is not None else float(text)
-        return text.lower() == "true" if kind == "word" else _unquoted(self._tokens[self._at - 1])
+        if self._values == MOST_VALUES:
+            raise self._wrong(f"more than {MOST_VALUES:,} values")
+        self._at, self._values = self._at + 1, self._values + 1
+        return Value("truth" if is_truth else "number" if token.kind == "number" else "text", _unquoted(token))
 
     def _checked(self, name: str, token: _Token, function: Callable[..., T], *arguments: object) -> T:
         """Call a function whose `ValueError` says what an attribute is, and point at a token."""
@@ -255,16 +255,21 @@ class _Parser:
 
     def _wrong(self, problem: str, token: _Token | None = None) -> RequestError:
         """An error about a token, the next one if none is given."""
-        start, end, text = *(token or self._next)[2:], re.sub(r"\s", " ", self._condition)
+        start, end, text = *(token or self._next)[2:], _one_line(self._condition)
         before = ("…" if start > SHOWN else "") + text[max(0, start - SHOWN) : start]
         after = text[end : end + SHOWN] + ("…" if len(text) > end + SHOWN else "")
-        return RequestError(f"where, character {start + 1}: {problem}: {before}[{text[start:end][:SHOWN]}]{after}")
+        place = f"{before}[{text[start:end][:SHOWN]}]{after}"
+        return RequestError(f"where, character {start + 1}: {_one_line(problem)}: {place}")
 
 
 def did_you_mean(wrong: str, known: list[str]) -> str:
     """The end of a message about an unknown word: the one that was probably meant, if any."""
     close = get_close_matches(wrong, known[:MOST_COMPARED], n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s", " ", text)
 
 
 def _unquoted(token: _Token) -> str:

@@ -23,11 +23,11 @@ def new_lock() -> Lock:
     return lock
 
 
-def _begin_anew() -> None:
+def _reset() -> None:
     torch.set_num_threads(1)
     for lock in _locks:
         lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset)

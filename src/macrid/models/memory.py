@@ -30,7 +30,7 @@ def check_memory(
     if training.likelihood == "sampled" and batch * training.negatives > left:
         raise SettingsError(
             f"negatives is {training.negatives:,}; a step of {batch:,} users needs {size(batch * training.negatives)},"
-            f" but {size(left)} are free on {device}; lower it below {int(left // batch):,}"
+            f" but {size(left)} is free on {device}; lower it below {int(left // batch):,}"
         )
     needed = training_bytes(model, items)
     if needed is None or needed <= left:
@@ -40,7 +40,7 @@ def check_memory(
     fitting = [f"{name} {value:,}" for name in ADJUSTABLE if (value := _largest(model, items, name, left))]
     remedy = f"{' or '.join(fitting)} would fit" if fitting else "keep fewer items, or choose another model"
     raise SettingsError(
-        f"a network for {items:,} items with {sizes} needs {size(needed)} to train, but {size(left)} are free on"
+        f"a network for {items:,} items with {sizes} needs {size(needed)} to train, but {size(left)} is free on"
         f" {device}; {remedy}"
     )
 

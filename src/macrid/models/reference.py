@@ -172,7 +172,7 @@ def _precision(items: int, device: torch.device) -> torch.dtype:
             return dtype
     raise TrainingError(
         f"EASE stores a number for every pair of items: {items:,} items need {needed / 2**30:,.1f} GiB, but"
-        f" {left / 2**30:,.1f} GiB are free on {device}; keep fewer items, or choose another model or start"
+        f" {left / 2**30:,.1f} GiB is free on {device}; keep fewer items, or choose another model or start"
     )
 
 

@@ -21,7 +21,7 @@ from macrid.settings import ServingSettings
 log = logging.getLogger("macrid.serving")
 SWEEP = 0.5  # seconds between looks at the deadlines
 GRACE = 5.0  # seconds for the rest of a body after the guard has given up on it
-SPARE_FILES = 16  # for reading runs and pictures, beside those open at the start
+SPARE_FILES = 16  # for reading runs and pictures, besides those open at the start
 FEWEST = 4  # connections, whatever the limit on open files
 QUIET = 60.0  # seconds between two log lines about too many connections
 FRAMING = 6  # bytes that a body of one-byte chunks takes per byte
@@ -44,7 +44,7 @@ class Door:
             new.loop.call_later(SWEEP, self._sweep, new.loop, new.connections)
         if len(new.connections) > self._most:
             self._report(new.loop.time())
-            oldest = next(iter(self.waiting), None)
+            oldest = next((each for each in self.waiting if not each.transport.get_write_buffer_size()), None)
             if oldest is None:
                 new.refuse(503, "too many connections; try again", {"retry-after": "1"})
                 return
@@ -188,5 +188,5 @@ def most_connections(wanted: int) -> int:
 
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit != resource.RLIM_INFINITY:
-            return max(FEWEST, min(wanted, limit - len(os.listdir("/dev/fd")) - SPARE_FILES))
+            return min(wanted, max(FEWEST, limit - len(os.listdir("/dev/fd")) - SPARE_FILES))
     return wanted

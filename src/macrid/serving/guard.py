@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from macrid.errors import SettingsError
-from macrid.serving.problems import RefusedError, problem
+from macrid.serving.problems import METHODS, RefusedError, problem
 from macrid.serving.tokens import Tokens
 from macrid.settings import ServingSettings
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 GONE = 499  # in the metrics, as in those of nginx: the client left before its request was complete
 LONGEST_LENGTH = 18  # digits of a content-length
-METHODS = ("GET", "HEAD", "POST", "PATCH", "OPTIONS")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger("macrid.serving")
 PROBES = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")
@@ -58,7 +57,7 @@ def in_brackets(host: str) -> str:
 def may_edit(settings: ServingSettings) -> bool:
     """Whether clients may rename and reload."""
     if settings.edits == "auto":
-        return settings.token is not None or is_local(settings.host)
+        return settings.token is not None or (is_local(settings.host) and not settings.hosts)  # names: behind a proxy
     return settings.edits == "yes"
 
 
@@ -86,6 +85,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        self.service.start()  # if mounted in another app
         await _Exchange(self, scope, receive, send).run()
 
 
@@ -126,7 +126,7 @@ class _Exchange:
             elif self.refusal is not None and not self.status:
                 await self._refuse(self.refusal)
             route = getattr(self.scope.get("route"), "path", "/static" if self.path.startswith("/static/") else "other")
-            method = self.scope["method"] if self.scope["method"] in METHODS else "other"
+            method = self.scope["method"] if self.scope["method"] in (*METHODS, "OPTIONS") else "other"
             metrics.in_flight.dec()
             metrics.requests.labels(method, route, self.status).inc()
             metrics.seconds.labels(route).observe(time.perf_counter() - began)

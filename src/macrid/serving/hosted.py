@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
+from macrid import manifest
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
@@ -22,7 +24,6 @@ from macrid.control.engine import Engine
 from macrid.data.ids import Id
 from macrid.errors import RequestError, RunError
 from macrid.files import write_atomically, writing
-from macrid.manifest import FILE as MANIFEST
 from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
@@ -53,9 +54,7 @@ class Hosted:
     ) -> None:
         """shared: a folder for data that several processes share. on_batch: called with each batch size."""
         self.run, self.settings = run.resolve(), settings
-        self.config = read_config(self.run)
-        self.model: Recommender = load(self.run, settings.device, mapped=shared is not None)
-        self.weights = weights_digest(self.run)
+        manifest.steadily(self.run, partial(self._open, is_shared=shared is not None))
         self.run_id = self.weights[:12]  # the same whatever the folder and the axes
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):
@@ -75,11 +74,17 @@ class Hosted:
         self.map, self.inspection = (Computed(what, self.run, self.weights, shared) for what in CACHED)
         self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of
-        self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
-        self.fingerprint = _fingerprint(self.run)
         self._renaming = new_lock()
         self._refs: dict[int, dict[str, Any]] = {}
         self.card = Card(self)
+
+    def _open(self, is_shared: bool) -> None:
+        """Read the model, and what tells whether its files have changed since."""
+        self.fingerprint = _fingerprint(self.run)
+        self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
+        self.config = read_config(self.run)
+        self.model: Recommender = load(self.run, self.settings.device, mapped=is_shared)
+        self.weights = weights_digest(self.run)
 
     @property
     def digest(self) -> str:
@@ -158,21 +163,17 @@ class Hosted:
     def rename(self, change: Callable[[Names], Names]) -> None:
         """Change the names and save them in the run; one change at a time across processes."""
         self.concepts()
-        changed = self.names
 
-        def change_current() -> Names:
-            nonlocal changed
+        def changed() -> Names:
             if self._is_turned():
                 raise RunError("the axes have been turned since the run was opened; reload it, then rename")
             self.refresh_names()
-            changed = change(self.names)
-            return changed
+            return change(self.names)
 
         with self._renaming:
             with writing("names.json", RunError, "nothing was renamed"):
-                write_names(change_current, self.run)
-            meaning_of(self.model).names = changed
-            self._names_at = _changed(self.run / "names.json")
+                write_names(changed, self.run)
+            self.refresh_names()
 
     def _is_turned(self) -> bool:
         """Whether the axes on disk have changed since the run was opened."""
@@ -219,7 +220,7 @@ def _read_metrics(run: Path) -> dict[str, Any] | None:
 
 def _fingerprint(run: Path) -> dict[str, tuple[int, int] | None]:
     """Changes with every file read on opening, except names, which are refreshed anyway."""
-    return {name: _changed(run / name) for name in FILES if name not in (*EDITABLE, *CACHES, MANIFEST)}
+    return {name: _changed(run / name) for name in FILES if name not in (*EDITABLE, *CACHES, manifest.FILE)}
 
 
 def _changed(path: Path) -> tuple[int, int] | None:

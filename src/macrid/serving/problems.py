@@ -86,11 +86,12 @@ def install(app: FastAPI) -> None:
 def _allowed(request: Request) -> list[str]:
     """The methods that an address has, on all of its routes; each route knows only its own."""
     scope = {name: request.scope[name] for name in ("type", "path", "root_path", "headers") if name in request.scope}
-    return [
+    possible = [
         method
         for method in METHODS
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in request.app.routes)
     ]
+    return possible or ["GET", "HEAD"]  # files
 
 
 def _place(path: tuple[Any, ...]) -> str:

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,18 +37,20 @@ class Service:
         """
         self.settings, self.shared, self.on_reload, self.metrics = settings, shared, on_reload, Metrics()
         self.run = Path(run)
-        self.is_draining, self.answered = False, 0
+        self.is_draining, self.answered, self._has_started = False, 0, False
         self._slow = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="macrid-slow")
         self._long = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="macrid-long")
         self._waiting = {self._slow: 0, self._long: 0}
         self._before: list[Hosted] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Hosted]] = set()
         self._swapping = asyncio.Lock()
         self.hosted = self._host(self.current())
 
     def start(self) -> None:
         """Called when requests are about to come. No thread starts before: it would not survive a fork."""
-        self._take(self.hosted)
+        if not self._has_started:
+            self._has_started = True
+            self._take(self.hosted)
 
     def _host(self, run: Path) -> Hosted:
         return Hosted(run, self.settings, self.shared, self.metrics.batch.observe)
@@ -84,7 +85,21 @@ class Service:
             self._waiting[pool] -= 1
 
     async def reload(self, run: Path | None = None) -> Hosted:
-        """Load a run, or keep the current one if that fails; requests in flight finish with the old one."""
+        """Load a run, or keep the current one if that fails; requests in flight finish with the old one.
+
+        It goes on if whoever requested it stops waiting.
+        """
+        task = asyncio.get_running_loop().create_task(self._reload(run))
+        self._tasks.add(task)  # the loop keeps only a weak reference
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # logged already; an error that nobody asks for would be reported again
+
+    async def _reload(self, run: Path | None) -> Hosted:
         async with self._swapping:
             path = run or self.current()
             if self.hosted.is_same(path):
@@ -110,13 +125,9 @@ class Service:
 
     def reload_soon(self) -> None:
         """As `reload`, for signal handlers: errors only go to the log."""
-        task = asyncio.get_running_loop().create_task(self._reload_quietly())
-        self._tasks.add(task)  # the loop keeps only a weak reference
-        task.add_done_callback(self._tasks.discard)
-
-    async def _reload_quietly(self) -> None:
-        with suppress(MacridError):
-            await self.reload()
+        task = asyncio.get_running_loop().create_task(self._reload(None))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
 
     def _forget(self, before: Hosted) -> None:
         """Release an old run after its last request."""
@@ -142,6 +153,8 @@ class Service:
         return run
 
     def check_may_edit(self) -> None:
+        if self.settings.edits == "no":
+            raise RefusedError(403, "renaming and reloading are switched off (--edits no)")
         if not may_edit(self.settings):
             raise RefusedError(403, "renaming and reloading over the network need a token; set one with --token")
 

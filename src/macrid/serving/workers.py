@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
-from uvicorn.config import STARTUP_FAILURE
+from uvicorn.config import STARTUP_FAILURE, Config
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
@@ -44,7 +44,7 @@ PREFIX = "macrid-serving-"  # of the shared folder
 ALIVE = "alive"  # file in it that the supervisor holds locked
 NOTE = "reload"  # file in it
 LOOK = 0.25  # seconds between looks at it
-SHORT_LIFE = 30.0  # seconds; whoever dies sooner is restarted later each time
+SHORT_LIFE = 30.0  # seconds of service; processes that die sooner are restarted later each time
 LONGEST_PAUSE = 60.0  # seconds
 SETTLED = 60.0  # seconds in which a new service has surely locked its folder
 
@@ -81,10 +81,15 @@ def serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repor
 
 def remove_abandoned() -> None:
     """Delete the shared folders of services that were killed together with all their processes."""
+    if os.name != "posix":
+        return
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError), (folder / ALIVE).open("rb") as alive:
-            if time.time() - os.fstat(alive.fileno()).st_mtime > SETTLED and lock(alive.fileno()):
-                shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid != os.getuid():  # another user's
+                continue
+            with (folder / ALIVE).open("rb") as alive:
+                if time.time() - os.fstat(alive.fileno()).st_mtime > SETTLED and lock(alive.fileno()):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
@@ -103,22 +108,37 @@ def _when_ready(bound: socket.socket, report_ready: Callable[[], None]) -> None:
 class Supervisor(Multiprocess):
     """Restarts processes that end, and has all of them reload."""
 
-    def __init__(self, settings: Any, bound: socket.socket, shared: Path) -> None:
-        super().__init__(settings, sockets=[bound])
+    def __init__(self, config: Config, bound: socket.socket, shared: Path) -> None:
+        super().__init__(config, sockets=[bound])
         self.was_ready = self.has_failed = False
         self._shared = shared
         self._lives: dict[Process, _Life] = {}
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:  # after an error they would wait for this process, and it for them
+            self.terminate_all()
 
     def init_processes(self) -> None:
         for _ in range(self.processes_num):
             self.processes.append(self._start(_Life()))
 
     def _start(self, life: _Life) -> Process:
+        life.begin()
         process = Process(self.config, self.sockets)
         process.start()
-        life.begin()
         self._lives[process] = life
         return process
+
+    def _start_again(self, place: int, life: _Life) -> None:
+        try:
+            process = self._start(life)
+        except OSError as error:  # no memory, too many files
+            log.error("no process could be started: %s; trying again in %g s", error, life.end())
+            return
+        del self._lives[self.processes[place]]
+        self.processes[place] = process
 
     def keep_subprocess_alive(self) -> None:
         for place, process in enumerate(self.processes):
@@ -127,19 +147,19 @@ class Supervisor(Multiprocess):
                 return
             if life.next_at is not None:
                 if time.monotonic() >= life.next_at:
-                    del self._lives[process]
-                    self.processes[place] = self._start(life)
-            elif not self._is_well(process):
+                    self._start_again(place, life)
+            elif not self._is_well(process, life):
                 self._bury(process, life)
 
-    def _is_well(self, process: Process) -> bool:
+    def _is_well(self, process: Process, life: _Life) -> bool:
         """Whether a process responds; unlike uvicorn's check, it does not wait for one that ends meanwhile."""
         with contextlib.suppress(OSError, EOFError):
             process.parent_conn.send(b"ping")
             sources: list[Any] = [process.parent_conn, process.process.sentinel]
             ready = wait(sources, self.config.timeout_worker_healthcheck)
             if process.parent_conn in ready:
-                process.parent_conn.recv()
+                if process.parent_conn.recv():  # it serves
+                    life.serve()
                 return True
             if ready:
                 process.process.join(self.config.timeout_worker_healthcheck)  # it ends; its status comes a bit later
@@ -160,13 +180,11 @@ class Supervisor(Multiprocess):
             return
         log.error("process %s %s; starting another%s", process.pid, reason, f" in {pause:g} s" if pause else "")
 
-    def terminate_all(self) -> None:
-        for process in self.processes:
-            if self._lives[process].next_at is None:
-                process.terminate()
-
     def handle_hup(self) -> None:
-        call_for_reload(self._shared)
+        try:
+            call_for_reload(self._shared)
+        except OSError as error:
+            log.error("no reload: %s", error)
 
     def handle_ttin(self) -> None:
         self.processes_num += 1
@@ -177,17 +195,23 @@ class _Life:
     """The processes that take one place, one after the other."""
 
     def __init__(self) -> None:
-        self._began, self._short_lives = 0.0, 0
+        self._serves_since: float | None = None
+        self._short_lives = 0
         self.next_at: float | None = None
         """When to start the next one; None while one lives."""
 
     def begin(self) -> None:
-        self._began, self.next_at = time.monotonic(), None
+        self._serves_since = self.next_at = None
+
+    def serve(self) -> None:
+        if self._serves_since is None:
+            self._serves_since = time.monotonic()
 
     def end(self) -> float:
         """Seconds until the next one starts: more each time while lives are short."""
         now = time.monotonic()
-        self._short_lives = self._short_lives + 1 if now - self._began < SHORT_LIFE else 0
+        is_short = self._serves_since is None or now - self._serves_since < SHORT_LIFE
+        self._short_lives = self._short_lives + 1 if is_short else 0
         pause = pause_after(self._short_lives)
         self.next_at = now + pause
         return pause
