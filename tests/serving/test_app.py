@@ -1,6 +1,9 @@
 """Every endpoint, compared with the library."""
 
 import json
+import logging
+import shutil
+import time
 from urllib.parse import quote
 
 import numpy as np
@@ -431,8 +434,8 @@ def test_a_walk_matches_the_library(client, shop_model):
         ("GET", "/v1/items?concept=9", None, 404, ["9"]),
         ("GET", "/v1/nothing", None, 404, []),
         ("DELETE", "/v1/model", None, 405, []),
-        ("PATCH", "/v1/concepts/1", {"name": "things"}, 403, ["token"]),
-        ("POST", "/v1/reload", {}, 403, ["token"]),
+        ("PATCH", "/v1/concepts/1", {"name": "things"}, 403, ["--edits no"]),
+        ("POST", "/v1/reload", {}, 403, ["--edits no"]),
     ],
 )
 def test_all_errors_use_one_format(client, method, path, body, status, words):
@@ -475,6 +478,68 @@ def test_concurrent_renames_are_all_kept(client_of, own_run):
     assert [entry.name for entry in meaning_of(runs.load(own_run, "cpu")).names.concepts] == [
         f"things {k}" for k in range(7)
     ]
+
+
+def test_a_rename_right_after_another_process_renamed_keeps_both(own_run, monkeypatch):
+    from macrid.serving import hosted
+    from macrid.settings import ServingSettings
+
+    one, other = (hosted.Hosted(own_run, ServingSettings.make()) for _ in range(2))
+    write = hosted.write_names
+
+    def write_then_be_overtaken(names, run):
+        write(names, run)
+        monkeypatch.setattr(hosted, "write_names", write)
+        other.rename(lambda names: names.renamed(1, "theirs"))
+
+    monkeypatch.setattr(hosted, "write_names", write_then_be_overtaken)
+    one.rename(lambda names: names.renamed(0, "mine"))
+    one.rename(lambda names: names.renamed(2, "mine, too"))
+    names = runs.read_names(own_run)
+    assert [names.concept_name(k) for k in range(3)] == ["mine", "theirs", "mine, too"]
+    for each in (one, other):
+        each.close()
+
+
+def test_a_run_replaced_while_it_is_opened_is_opened_again(own_run, popularity_run, monkeypatch):
+    from macrid.serving import hosted
+    from macrid.settings import ServingSettings
+
+    load = hosted.load
+
+    def load_then_be_replaced(*args, **options):
+        monkeypatch.setattr(hosted, "load", load)
+        model = load(*args, **options)
+        shutil.rmtree(own_run)
+        shutil.copytree(popularity_run, own_run)
+        return model
+
+    monkeypatch.setattr(hosted, "load", load_then_be_replaced)
+    opened = hosted.Hosted(own_run, ServingSettings.make())
+    assert type(opened.model).__name__ == "Popularity"
+    assert opened.weights == runs.weights_digest(own_run)
+    assert opened.is_same(own_run)
+    opened.close()
+
+
+def test_a_reload_goes_on_if_its_client_stops_waiting(client_of, own_run, monkeypatch, caplog):
+    from macrid.serving import service
+
+    class Slow(service.Hosted):
+        def __init__(self, *args):
+            time.sleep(1)
+            super().__init__(*args)
+
+    client = client_of(own_run, timeout=0.5)
+    (own_run / "log.jsonl").touch()
+    monkeypatch.setattr(service, "Hosted", Slow)
+    with caplog.at_level(logging.INFO, "macrid.serving"):
+        assert client.post("/v1/reload", json={}).status_code == 503
+        end = time.monotonic() + 20
+        while "now serving" not in caplog.text and time.monotonic() < end:
+            client.get("/healthz")
+            time.sleep(0.05)
+    assert "now serving" in caplog.text
 
 
 def test_duplicate_names_are_refused(client_of, own_run):

@@ -60,6 +60,36 @@ def test_the_token_is_required_wherever_the_app_is_mounted(secret):
         assert client.get("/rec/v1/model", headers={"authorization": "Bearer correct horse"}).status_code == 200
 
 
+def test_a_mounted_app_starts_with_its_first_request(popularity_run):
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from starlette.testclient import TestClient
+
+    app = create_app(popularity_run)
+    client = TestClient(Starlette(routes=[Mount("/rec", app)]), base_url="http://localhost")
+    assert "macrid_items 160.0" in client.get("/rec/metrics").text
+    app.state.service.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "may"),
+    [
+        ({}, True),
+        ({"hosts": ["shop.example"]}, False),  # behind a proxy, anybody may come from this machine
+        ({"hosts": ["shop.example"], "token": "correct horse"}, True),
+        ({"hosts": ["shop.example"], "edits": "yes"}, True),
+        ({"edits": "no", "token": "correct horse"}, False),
+    ],
+)
+def test_anybody_may_edit_only_what_is_local_or_has_a_token(settings, may):
+    assert may_edit(ServingSettings.make(settings)) is may
+
+
+def test_files_can_only_be_read(client):
+    answer = client.post("/static/main.js")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -9,8 +9,10 @@ import tempfile
 import time
 
 import pytest
+from uvicorn.config import Config
 
 from macrid.files import lock
+from macrid.serving import workers
 from macrid.serving.workers import (
     ALIVE,
     LONGEST_PAUSE,
@@ -39,9 +41,15 @@ def _command(pid):
 
 
 @pytest.mark.alone
-def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity_run):
+def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serving(popularity_run, "--workers", "2", "--drain", "0.1") as server:
         supervisor = server.process.pid
+        (shared,) = tmp_path.glob(f"{PREFIX}*")
+        shared.rename(tmp_path / "lost")
+        os.kill(supervisor, signal.SIGHUP)
+        time.sleep(1)
+        (tmp_path / "lost").rename(shared)
         wait_until(lambda: len(workers_of(supervisor)) == 2)
         killed = workers_of(supervisor)[0]
         os.kill(killed, signal.SIGKILL)
@@ -53,6 +61,7 @@ def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity
         log = server.process.communicate(timeout=10)[1]
     assert len(re.findall(rf"process {killed} was killed by SIGKILL.*; starting another$", log, re.MULTILINE)) == 1
     assert log.count("the supervisor has died") >= 1
+    assert len(re.findall(r"no reload: .*No such file", log)) == 1
     assert "Traceback" not in log
 
 
@@ -93,11 +102,13 @@ def test_a_short_life_counts_only_until_a_long_one(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     life, pauses = _Life(), []
-    for lived in (1, 1, 1, SHORT_LIFE + 1, 1):
+    for lived, serves in ((1, True), (1, True), (1, True), (SHORT_LIFE + 1, True), (1, True), (SHORT_LIFE + 1, False)):
         life.begin()
+        if serves:
+            life.serve()
         now += lived
         pauses.append(life.end())
-    assert pauses == [0, 2, 4, 0, 0]
+    assert pauses == [0, 2, 4, 0, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +123,34 @@ def test_a_short_life_counts_only_until_a_long_one(monkeypatch):
 )
 def test_the_end_of_a_process_is_described(status, words):
     assert words in how_it_ended(status)
+
+
+def test_a_supervisor_tries_again_where_no_process_can_start(monkeypatch, caplog, tmp_path):
+    started = []
+
+    class Process:
+        pid, sentinel = 1, None
+
+        def __init__(self, *_):
+            if len(started) == 1:
+                started.append(None)
+                raise OSError(12, "Cannot allocate memory")
+
+        def start(self):
+            started.append(self)
+
+    monkeypatch.setattr(workers, "Process", Process)
+    monkeypatch.setattr(workers.signal, "signal", lambda *_: None)
+    supervisor = workers.Supervisor(Config("app", workers=1), None, tmp_path)
+    supervisor.init_processes()
+    (first,) = supervisor.processes
+    supervisor._lives[first].end()
+    supervisor.keep_subprocess_alive()
+    assert supervisor.processes == [first]
+    assert "no process could be started: [Errno 12] Cannot allocate memory; trying again in 2 s" in caplog.text
+    supervisor._lives[first].next_at = 0
+    supervisor.keep_subprocess_alive()
+    assert supervisor.processes == started[2:]
 
 
 def test_folders_of_killed_services_are_removed_but_not_those_of_others(tmp_path, monkeypatch):
