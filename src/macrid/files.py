@@ -224,9 +224,12 @@ class Claim:
                 file.write(str(os.getpid()).encode())
 
     def release(self) -> None:
-        if self._is_held():
-            self._path.unlink(missing_ok=True)
-        self._close()
+        try:
+            if self._is_held():
+                with suppress(OSError):  # without a lock on it, the file means nothing
+                    self._path.unlink(missing_ok=True)
+        finally:
+            self._close()
 
     def _is_held(self) -> bool:
         try:

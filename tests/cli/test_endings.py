@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from macrid import cli
 from macrid.cli import data as data_command
-from macrid.cli.common import column, one_line
+from macrid.cli.common import number_or_name, one_line
 from macrid.data import store
 from macrid.errors import DataError
 
@@ -73,11 +73,11 @@ def test_one_line_is_printable_and_short(text):
 
 @pytest.mark.parametrize("text", ["²", "٣", "9" * 5_000, "007", "-1", "+1", "1.0", " 1", "1_000", ""])
 def test_only_plain_whole_numbers_are_places_of_columns(text):
-    assert column(text) == text
+    assert number_or_name(text) == text
 
 
 def test_a_plain_whole_number_is_the_place_of_a_column():
-    assert (column("0"), column("17"), column(None)) == (0, 17, None)
+    assert (number_or_name("0"), number_or_name("17"), number_or_name(None)) == (0, 17, None)
 
 
 def shell(line, folder, **environment):
