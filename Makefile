@@ -24,7 +24,7 @@ demo: install
 	$(BIN)/macrid demo $(ARGS)
 
 test: install
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" --cov --cov-report= $(ARGS) || [ $$? -eq 5 ]
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" --cov --cov-report= $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term --cov-fail-under=90 $(ARGS) || [ $$? -eq 5 ]
 ifdef NODE
 	node --test tests/studio/*.test.mjs

@@ -3,6 +3,7 @@
 Afterwards the old version is there or the new one, whole; and the same command works.
 """
 
+import copy
 import shutil
 
 import pytest
@@ -16,9 +17,8 @@ SOME = 10  # of the operations of each writer, evenly spread; `benchmarks/attack
 
 @pytest.fixture(scope="module")
 def named_run(trained, tmp_path_factory):
-    model, _ = trained
     folder = tmp_path_factory.mktemp("named") / "run"
-    model.save(folder)
+    copy.deepcopy(trained[0]).save(folder)
     return folder
 
 

@@ -1,5 +1,6 @@
 """From data to a run in Python: the same as on the command line, whole or as far as it came."""
 
+import copy
 import json
 import os
 import shutil
@@ -416,7 +417,7 @@ def test_own_files_in_a_folder_called_training_are_never_deleted(prepared, train
         with pytest.raises(RunError, match=r"training: contains 'ratings\.csv'"):
             macrid.train(prepared, tmp_path / "project", model="popularity", overwrite=overwrite)
         with pytest.raises(RunError, match=r"training: contains 'ratings\.csv'"):
-            trained[0].save(tmp_path / "project", overwrite=overwrite)
+            copy.deepcopy(trained[0]).save(tmp_path / "project", overwrite=overwrite)
     assert own.read_text() == "years of work"
 
 

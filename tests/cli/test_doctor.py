@@ -1,5 +1,6 @@
 """macrid doctor: says what is wrong with a run or a prepared folder, and what to do."""
 
+import copy
 import json
 import shutil
 
@@ -36,9 +37,8 @@ def test_doctor_names_every_damaged_file(invoke, run):
 
 
 def test_doctor_says_how_to_accept_edited_names_and_does_so(invoke, trained, tmp_path):
-    model, _ = trained
     run = tmp_path / "run"
-    model.save(run)
+    copy.deepcopy(trained[0]).save(run)
     text = (run / "names.json").read_text("utf-8")
     (run / "names.json").write_text(text.replace('"concept": 0', '"concept":  0'), "utf-8")
     code, out, _ = invoke("doctor", run)

@@ -1,5 +1,6 @@
 """Models in forked processes and in many threads."""
 
+import copy
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
 def test_a_forked_process_recommends_what_its_parent_does(trained, tmp_path):
-    trained[0].save(tmp_path / "run")
+    copy.deepcopy(trained[0]).save(tmp_path / "run")
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "run")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
