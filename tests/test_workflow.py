@@ -395,6 +395,23 @@ def test_a_training_that_fails_before_its_first_step_leaves_no_mark(prepared, tm
     assert not (out / "training").exists()
 
 
+def test_a_disk_too_full_for_checkpoints_leaves_the_best_weights_and_training_starts_again(
+    prepared, tmp_path, uninterrupted, monkeypatch
+):
+    settings, expected = uninterrupted["macridvae"]
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("macrid.training.checkpoint.write_atomically", refuse)
+        full.setattr("macrid.training.loop.CHECKPOINT_SECONDS", 0)
+        with pytest.raises(RunError, match=r"No space left.*--resume"):
+            macrid.train(prepared, tmp_path / "run", **settings)
+    assert runs.read_config(tmp_path / "run")["is_unfinished"]
+    assert content(macrid.train(prepared, tmp_path / "run", resume=True, **settings).path) == expected
+
+
 def test_a_missing_number_among_the_attributes_does_not_undo_what_was_done(shop_split, tmp_path):
     train, numbers = shop_split.train, pa.array([float("nan"), *range(len(shop_split.items) - 1)], pa.float64())
     table = train.table.append_column("worth", numbers)

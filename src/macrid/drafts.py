@@ -134,7 +134,7 @@ def begun(run: Path) -> Iterator[None]:
     """Mark a folder as being trained, so that a kill can be told from a finished run.
 
     The mark is the folder `training`, which is there until the run is complete. After an exception it is removed,
-    unless there is something in it to resume.
+    unless something of this training is left.
     """
     with writing(run, RunError, "choose another folder"):
         (run / runs.TRAINING).mkdir(parents=True, exist_ok=True)
@@ -142,8 +142,9 @@ def begun(run: Path) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):  # something is in it
-            (run / runs.TRAINING).rmdir()
-            run.rmdir()
+            if not is_unfinished(run):
+                (run / runs.TRAINING).rmdir()
+                run.rmdir()
         raise
 
 

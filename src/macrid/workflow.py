@@ -16,7 +16,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.understanding import understand
 from macrid.data.catalog import load_split
 from macrid.data.split import HeldOut, Split
-from macrid.drafts import Draft, begun
+from macrid.drafts import Draft, begun, is_unfinished
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import evaluate
 from macrid.files import claimed
@@ -185,7 +185,7 @@ def _check_folder(out: Path, resume: bool, overwrite: bool, tell: Tell) -> None:
 
 
 def _is_finished(out: Path) -> bool:
-    return (out / "config.json").exists() and not (out / runs.TRAINING).exists()
+    return (out / "config.json").exists() and not (out / runs.TRAINING).exists() and not is_unfinished(out)
 
 
 def _finished(

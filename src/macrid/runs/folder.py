@@ -22,7 +22,7 @@ from macrid.version import __version__
 FORMAT = 1
 TRAINING = "training"  # the subfolder of an unfinished training
 DRAFT = "draft"  # in it: the run so far
-IN_TRAINING = (DRAFT, checkpoint.FILE, "lock")  # what may be in it; earlier versions left a lock
+IN_TRAINING = (DRAFT, checkpoint.FILE, f".{checkpoint.FILE}.lock", "lock")  # what may be in it
 REMEDY = "restore it from a copy, or train again"
 PART = 4 << 20  # bytes at both ends of the weights that identify them
 FILES = (

@@ -84,14 +84,14 @@ def check_place(folder: str | PathLike[str], overwrite: bool, resume: bool = Fal
 
     resume: what is there may stay, as its training goes on.
     """
-    path, ours = Path(folder), (TRAINING, f".{TRAINING}.lock")
+    path = Path(folder)
     recover(path)
     if has_progress(path) and not resume and not overwrite:
         raise RunError(
             f"{path}: holds an interrupted training; continue with --resume, or start over with --overwrite"
             " (overwrite=True in Python)"
         )
-    check_free(path, overwrite, RunError, replaceable=FILES, allowed=(*ours, *FILES) if resume else ours)
+    check_free(path, overwrite, RunError, replaceable=FILES, allowed=(TRAINING, *FILES) if resume else (TRAINING,))
     if (path / TRAINING).is_dir():
         check_free(path / TRAINING, True, RunError, replaceable=IN_TRAINING)
 

@@ -62,7 +62,7 @@ def train(
     check_fits(model)
     with (
         supervised(model, labels, matrix, settings),
-        nullcontext() if folder is None else claimed(folder, RunError),
+        nullcontext() if folder is None else claimed(folder / checkpoints.FILE, RunError),
         no_lost_interrupts() as check_interrupt,
     ):
         network: Any = model.network
