@@ -357,6 +357,8 @@ def test_leftovers_of_a_kill_do_not_get_into_the_run(prepared, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         macrid.train(prepared, out, model="popularity", progress=interrupt_at("comparing"))
     (out / "training" / "draft" / ".axes.safetensors.0123abcd.partial").write_text("half")
+    (out / "training" / "draft" / ".draft.0123abcd.partial").mkdir()
+    (out / "training" / ".draft.0123abcd.partial").mkdir()
     macrid.train(prepared, out, model="popularity", resume=True)
     assert not list(out.glob(".*"))
 

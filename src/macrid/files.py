@@ -110,14 +110,16 @@ def check_free(
         raise error(f"{target}: is a mount point, which cannot be replaced in one step; choose a folder inside it")
     with writing(target, error, "choose another folder"):
         resolved.parent.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryDirectory(dir=resolved.parent, prefix=f".{resolved.name}.").cleanup()
+        probe = _temporary(resolved)
+        probe.mkdir()
+        probe.rmdir()
 
 
 def remove_leftovers(folder: Path) -> None:
     """Delete what killed processes left in a folder that no other process writes to."""
     for entry in folder.iterdir():
         if LEFTOVER.fullmatch(entry.name):
-            entry.unlink()
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def check_regular(path: Path, error: type[MacridError]) -> None:
