@@ -46,7 +46,7 @@ class Ending:
             return f"unexplained ({re.search('unexpected ([A-Za-z]+)', self.err)[1]})"  # type: ignore[index]
         if self.code == 1 and not self.said.strip():
             return "refused without a word"
-        lines = re.sub(r"\x1b\[[\d;]*m", "", self.err).splitlines()
+        lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]|[^\n]*\r", "", self.err).splitlines()  # as a terminal shows it
         if self.code == 1 and lines and sum(line.startswith("error") for line in lines) != 1:
             return "refused in other than one line"
         return None
