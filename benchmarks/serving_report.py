@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.events import table as events
 from benchmarks.measuring import filled_from
 from benchmarks.serving import table as load
 
@@ -14,7 +15,8 @@ RESULTS = Path(__file__).parent / "results"
 
 def filled(text: str) -> str:
     """The page with its measured parts made anew."""
-    return filled_from(text, RESULTS, {"load": ("serving.json", load), "studio": ("studio.json", studio)})
+    parts = {"load": ("serving.json", load), "events": ("events.json", events), "studio": ("studio.json", studio)}
+    return filled_from(text, RESULTS, parts)
 
 
 def studio(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Write the tables of settings into docs/settings.md, and of addresses into docs/serving.md: python docs/generate.py"""
+"""Write the tables of settings, addresses and metrics into settings.md, serving.md and metrics.md: docs/generate.py"""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import itertools
 import re
 from pathlib import Path
 
+from macrid.evaluation.metrics import DEFINITIONS, SETS
 from macrid.models import MODELS
 from macrid.settings import PANELS, ServingSettings, Settings, TrainingSettings
 
 FILE = Path(__file__).parent / "settings.md"
 SERVING = Path(__file__).parent / "serving.md"
+METRICS = Path(__file__).parent / "metrics.md"
 
 
 def text() -> str:
@@ -42,8 +44,25 @@ def with_addresses(page: str) -> str:
     for path, methods in app.openapi()["paths"].items():
         for method, told in methods.items():
             lines.append(f"| `{method.upper()} {path}` | {' '.join(told['description'].split())} |")
-    table = "\n".join(lines)
-    return re.sub(r"(<!-- addresses -->\n).*?(<!-- end -->)", rf"\1{table}\n\2", page, flags=re.DOTALL)
+    return _filled(page, "addresses", lines)
+
+
+def with_metrics(page: str) -> str:
+    """The page about metrics, with the definition of each, and the sets of them."""
+    signs = {"high": "↑", "low": "↓", None: ""}
+    lines = ["| metric | | definition |", "| --- | --- | --- |"]
+    for name, metric in DEFINITIONS.items():
+        names = [f"`{name}@k`", *[f"`{name}:attribute@k`"] * metric.by_attribute, *[f"`{name}`"] * metric.has_whole]
+        lines.append(f"| {', '.join(names)} | {signs[metric.best]} | {metric.text} |")
+    lines += ["", "| set | metrics |", "| --- | --- |"]
+    lines += [f"| `{name}` | {', '.join(f'`{metric}`' for metric in metrics)} |" for name, metrics in SETS.items()]
+    return _filled(page, "metrics", lines)
+
+
+def _filled(page: str, name: str, lines: list[str]) -> str:
+    """The page with these lines between two comments."""
+    content = "\n".join(lines)
+    return re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}{content}\n{m[2]}", page, flags=re.DOTALL)
 
 
 def _model(name: str) -> str:
@@ -94,3 +113,4 @@ def _allowed(field: object) -> str:
 if __name__ == "__main__":
     FILE.write_text(text(), encoding="utf-8")
     SERVING.write_text(with_addresses(SERVING.read_text(encoding="utf-8")), encoding="utf-8")
+    METRICS.write_text(with_metrics(METRICS.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,8 @@ import threading
 import pytest
 from hypothesis import settings
 
+from tests.postgres import database, event_database, event_store, postgres  # noqa: F401
+
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")  # as the command line does: tests share the cores with others
 import torch
 

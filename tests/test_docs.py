@@ -10,13 +10,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_tables_of_settings_and_addresses_are_up_to_date():
+def test_the_tables_of_settings_addresses_and_metrics_are_up_to_date():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     assert generate.FILE.read_text(encoding="utf-8") == generate.text(), "run: python docs/generate.py"
     page = generate.SERVING.read_text(encoding="utf-8")
     assert page == generate.with_addresses(page), "run: python docs/generate.py"
+    page = generate.METRICS.read_text(encoding="utf-8")
+    assert page == generate.with_metrics(page), "run: python docs/generate.py"
 
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda p: p.name)
@@ -53,7 +55,9 @@ def test_the_catalogue_in_the_docs_is_the_one_in_the_code():
             assert [cell.strip() for cell in row.split("|")[:3]] == [f"{count:,}" for count in counts]
 
 
-@pytest.mark.parametrize("report", ["control_report", "serving_report"])
+@pytest.mark.parametrize(
+    "report", ["cold_report", "control_report", "diversity_report", "retraining_report", "serving_report"]
+)
 def test_the_tables_of_measurements_are_those_measured(report):
     own = importlib.import_module(f"benchmarks.{report}")
     text = own.FILE.read_text(encoding="utf-8")

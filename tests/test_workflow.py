@@ -3,23 +3,26 @@
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 
 import macrid
 from macrid import cli, runs, workflow
 from macrid.concepts.meaning import meaning_of
 from macrid.data import store
 from macrid.errors import DataError, RunError, SettingsError
+from macrid.fitting import Progress
 from macrid.recipe import PRESETS, Recipe
 from macrid.settings import ADDED
-from macrid.workflow import Progress
 
 QUICK = {"concepts": 3, "dim": 6, "epochs": 2, "batch_size": 60, "seed": 4, "device": "cpu"}
 COMPLETE = {
@@ -50,6 +53,8 @@ def content(run):
     if "metrics.json" in found:
         metrics = found["metrics.json"] = json.loads(found["metrics.json"])
         metrics["training"] |= {"seconds": 0, "peak_memory_mb": 0}
+        if "final" in metrics:
+            metrics["final"]["seconds"] = 0
     return found
 
 
@@ -145,20 +150,29 @@ PHASES = [
 def uninterrupted(prepared, tmp_path_factory):
     """Models and the runs that they lead to."""
     folder = tmp_path_factory.mktemp("whole")
-    settings = {"macridvae": QUICK, "popularity": {"device": "cpu"}}
+    settings = {"macridvae": QUICK, "popularity": {"device": "cpu"}, "final": {**QUICK, "final": True}}
     return {
-        name: (own, content(macrid.train(prepared, folder / name, model=name, **own).path))
+        name: (own, content(macrid.train(prepared, folder / name, model=KINDS.get(name, name), **own).path))
         for name, own in settings.items()
     }
 
 
-@pytest.mark.parametrize("model", ["macridvae", "popularity"])
-@pytest.mark.parametrize(("phase", "text"), PHASES)
+KINDS = {"final": "macridvae"}
+FINAL_PHASES = [("comparing", "EASE"), ("final", None), ("understanding", "naming"), ("understanding", "knobs")]
+
+
+@pytest.mark.parametrize(
+    ("model", "phase", "text"),
+    [(model, *phase) for model in ("macridvae", "popularity") for phase in PHASES]
+    + [("final", *phase) for phase in FINAL_PHASES],
+)
 def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
     prepared, tmp_path, uninterrupted, model, phase, text
 ):
     settings, expected = uninterrupted[model]
-    out, epoch = tmp_path / "run", 2 if phase == "training" else None
+    model = KINDS.get(model, model)
+    out, epoch = tmp_path / "run", 2 if phase in ("training", "final") else None
+    left_by_final = ("final", "understanding") if "final" in settings else ()
     try:
         macrid.train(prepared, out, model=model, progress=interrupt_at(phase, epoch, text), **settings)
         assert model == "popularity"  # it has fewer phases
@@ -168,6 +182,7 @@ def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
         else:
             assert runs.examine(out) == {}
             assert runs.read_config(out)["is_unfinished"]
+            assert (out / "training" / "final" / "checkpoint.safetensors").exists() == (phase in left_by_final)
             with pytest.raises(RunError, match="--resume, or start over with --overwrite"):
                 macrid.train(prepared, out, model=model, **settings)
     done = []
@@ -176,11 +191,42 @@ def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
     )
     assert content(resumed.path) == expected
     assert not (out / "training").exists()
-    if phase in ("understanding", "comparing"):
+    if phase in ("understanding", "comparing", "final"):
         assert not {"training", "scoring"} & {*done}
+    if phase == "understanding":
+        assert "final" not in done
     again = macrid.load(out, "cpu")
     history = list(resumed.model.items[:3])
     assert again.recommend(history, 5) == resumed.model.recommend(history, 5)
+
+
+def test_a_resumed_training_keeps_the_settings_that_suit_the_data(tmp_path):
+    random = np.random.default_rng(0)
+    rows = [(user, user % 400 * 8 + item) for user in range(800) for item in random.choice(8, 6, replace=False)]
+    split = macrid.Interactions.read(pl.DataFrame(rows, schema=["user", "item"], orient="row")).split(20)
+    whole = macrid.train(split, tmp_path / "whole", **QUICK)
+    assert whole.model.settings.temperature < 0.1
+    with pytest.raises(KeyboardInterrupt):
+        macrid.train(split, tmp_path / "run", progress=interrupt_at("scoring"), **QUICK)
+    assert content(macrid.train(split, tmp_path / "run", resume=True, **QUICK).path) == content(whole.path)
+
+
+def test_watching_the_time_changes_no_number(prepared, shop_split, tmp_path, monkeypatch):
+    monkeypatch.setattr("macrid.training.estimate.ENOUGH", 0)
+    monkeypatch.setattr("macrid.training.estimate.SHORT", 0)
+    notes = []
+    run = macrid.train(prepared, tmp_path / "run", progress=lambda event: notes.append(event.text), **QUICK)
+    assert (
+        sum(
+            bool(re.match(r"about .+ per epoch, .+ s for 2 epochs at most; stops 10 epochs after", note))
+            for note in notes
+        )
+        == 1
+    )
+    training = {name: value for name, value in QUICK.items() if name not in ("concepts", "dim")}
+    alone = macrid.MacridVAE(concepts=3, dim=6).fit(shop_split.train, validation=shop_split.validation, **training)
+    for name, tensor in alone.state().items():
+        assert torch.equal(run.model.state()[name], tensor), name
 
 
 def test_an_interrupted_run_has_what_was_done_so_far(prepared, tmp_path):
@@ -199,19 +245,21 @@ def test_an_interrupted_run_has_what_was_done_so_far(prepared, tmp_path):
 KILLED = """
 import os, sys
 import macrid
-from macrid.workflow import Progress
+from macrid.fitting import Progress
 
 def watch(event):
-    if event.phase == sys.argv[3] and (event.phase != "training" or event.epoch is not None):
+    if event.phase == sys.argv[3] and (event.phase not in ("training", "final") or event.epoch is not None):
         os.kill(os.getpid(), 9)
 
 macrid.train(sys.argv[1], sys.argv[2], progress=watch, **eval(sys.argv[4]))
 """
 
 
-@pytest.mark.parametrize("phase", ["training", "comparing"])
-def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterrupted, phase):
-    settings, expected = uninterrupted["macridvae"]
+@pytest.mark.parametrize(
+    ("model", "phase"), [("macridvae", "training"), ("macridvae", "comparing"), ("final", "final")]
+)
+def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterrupted, model, phase):
+    settings, expected = uninterrupted[model]
     out = tmp_path / "run"
     command = [sys.executable, "-c", KILLED, str(prepared), str(out), phase, repr(settings)]
     assert subprocess.run(command, check=False).returncode == -9

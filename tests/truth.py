@@ -54,38 +54,64 @@ SINGLE = Tolerance(1e-5, 1e-4)
 BF16 = Tolerance(1e-5, 1e-2)  # gradients from products of numbers of 8 bits
 
 
-def histories(rows_of_items: Sequence[Sequence[int]]) -> Histories:
+def histories(rows_of_items: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> Histories:
+    """values: the weight of each interaction."""
     counts = torch.tensor([len(items) for items in rows_of_items])
     stops = counts.cumsum(0)
     items = torch.tensor([item for row in rows_of_items for item in row], dtype=torch.long)
     longest = max(map(len, rows_of_items))
-    return Histories(items, stops - counts, stops, longest, torch.repeat_interleave(counts))
+    rows = torch.repeat_interleave(counts)
+    return Histories(items, stops - counts, stops, longest, rows, 0.0, *_weights(values))
 
 
-def naive_weights(rows_of_items: Sequence[Sequence[int]], balance: float) -> list[float]:
-    """items^−balance for each user, times what makes the interactions of all count 1 on average."""
+def _weights(values: Sequence[Sequence[float]] | None) -> tuple[Tensor | None, Tensor | None]:
+    if values is None:
+        return None, None
+    flat = torch.tensor([value for row in values for value in row], dtype=torch.float64)
+    return flat, torch.tensor([sum(row) for row in values], dtype=torch.float64)
+
+
+def choose_values(rows_of_items: Sequence[Sequence[int]], seed: int = 5) -> list[list[float]]:
+    """Weights of interactions between 0.1 and 4, exact in single precision."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [torch.randint(1, 41, (len(row),), generator=generator).double() / 8 for row in rows_of_items]
+    return [row.tolist() for row in drawn]
+
+
+def naive_weights(
+    rows_of_items: Sequence[Sequence[int]], balance: float, values: Sequence[Sequence[float]] | None = None
+) -> list[float]:
+    """items^−balance for each user, times what keeps the mean weight of the interactions, 1 unless they have values."""
     raw = [max(len(row), 1) ** -balance for row in rows_of_items]
-    total = sum(weight * len(row) for weight, row in zip(raw, rows_of_items, strict=True))
-    return [weight * sum(map(len, rows_of_items)) / total if total else weight for weight in raw]
+    mass = [float(len(row)) for row in rows_of_items] if values is None else [sum(row) for row in values]
+    total = sum(weight * one for weight, one in zip(raw, mass, strict=True))
+    return [weight * sum(mass) / total if total else weight for weight in raw]
 
 
 def histories_of(x: Tensor) -> Histories:
-    """x: (users, items), not 0 at a user's items."""
-    return histories([row.nonzero()[:, 0].tolist() for row in x])
+    """x: (users, items), at a user's items their weights, else 0."""
+    rows = [row.nonzero()[:, 0].tolist() for row in x]
+    weights = [row[row != 0].tolist() for row in x]
+    return histories(rows, weights if bool((x[x != 0] != 1).any()) else None)
 
 
-def somewhere(rows_of_items: Sequence[Sequence[int]]) -> Histories:
+def somewhere(rows_of_items: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> Histories:
     """The same histories as kernels find them: in the CSR of many users, in any order."""
-    others, starts, items = [7, 7, 7], {}, []
+    others, starts, items, weights = [7, 7, 7], {}, [], []
     for user in reversed(range(len(rows_of_items))):
         items += others
         starts[user] = len(items)
         items += rows_of_items[user]
+        weights += [torch.nan] * len(others) + ([] if values is None else list(values[user]))
     begin = torch.tensor([starts[user] for user in range(len(rows_of_items))])
     counts = torch.tensor([len(row) for row in rows_of_items])
     own = torch.tensor(items + others, dtype=torch.int32)
     longest = max(map(len, rows_of_items))
-    return Histories(own.to(DEVICE), begin.to(DEVICE), (begin + counts).to(DEVICE), longest)
+    place = own.to(DEVICE), begin.to(DEVICE), (begin + counts).to(DEVICE), longest
+    if values is None:
+        return Histories(*place)
+    x = torch.tensor([*weights, torch.nan, torch.nan, torch.nan], device=DEVICE)
+    return Histories(*place, values=x, totals=torch.tensor([float(sum(row)) for row in values], device=DEVICE))
 
 
 def choose_rows(batch: int, items: int, generator: torch.Generator, empty: bool = True) -> list[list[int]]:
@@ -141,24 +167,35 @@ def naive_log_partition(
 
 
 def naive_positives(
-    z: Tensor, h: Tensor, log_c: Tensor, temperature: float, rows: Sequence[Sequence[int]]
+    z: Tensor,
+    h: Tensor,
+    log_c: Tensor,
+    temperature: float,
+    rows: Sequence[Sequence[int]],
+    values: Sequence[Sequence[float]] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """sum log p_ui and log sum p_ui over a user's own items; 0 and −inf where there are none."""
+    """sum x_ui log p_ui and log sum p_ui over a user's own items; 0 and −inf where there are none."""
     sums, totals = [], []
     for user, own in enumerate(rows):
         logits = naive_logits(z, h, log_c, temperature, user)
         log_p = [log_sum_exp(logits[item]) for item in own]
-        sums.append(sum(log_p, 0 * z.sum()))
+        x = [1.0] * len(own) if values is None else values[user]
+        sums.append(sum((weight * one for weight, one in zip(x, log_p, strict=True)), 0 * z.sum()))
         totals.append(log_sum_exp(torch.stack(log_p)) if own else nothing(z))
     return torch.stack(sums), torch.stack(totals)
 
 
 def naive_log_likelihood(
-    z: Tensor, h: Tensor, log_c: Tensor, temperature: float, rows: Sequence[Sequence[int]]
+    z: Tensor,
+    h: Tensor,
+    log_c: Tensor,
+    temperature: float,
+    rows: Sequence[Sequence[int]],
+    values: Sequence[Sequence[float]] | None = None,
 ) -> Tensor:
-    counts = torch.tensor([len(row) for row in rows])
-    sums, _ = naive_positives(z, h, log_c, temperature, rows)
-    return (sums - counts * naive_log_partition(z, h, log_c, temperature)).sum()
+    mass = torch.tensor([len(row) for row in rows] if values is None else [sum(row) for row in values])
+    sums, _ = naive_positives(z, h, log_c, temperature, rows, values)
+    return (sums - mass * naive_log_partition(z, h, log_c, temperature)).sum()
 
 
 def network_of(items: int, seed: int = 0, **settings: Any) -> MacridNetwork:
@@ -192,7 +229,7 @@ def _total(terms: Sequence[Tensor], *shape: int) -> Tensor:
 def algorithm_1(network: MacridNetwork, x: Tensor, noise: Noise, beta: float, draws: Draws | None = None) -> Tensor:
     """−L of Algorithm 1 with its extensions, user by user, item by item, concept by concept; the mean over users.
 
-    x: (users, items). noise.gumbel: of all items.
+    x: (users, items), the weight of each interaction, 0 where there is none. noise.gumbel: of all items.
     """
     s = network.settings
     similarity = _cosine if s.similarity == "cosine" else torch.dot
@@ -204,8 +241,9 @@ def algorithm_1(network: MacridNetwork, x: Tensor, noise: Noise, beta: float, dr
     stops = [0, *itertools.accumulate(map(len, rows))]
     losses = []
     for u, history in enumerate(rows):
-        keep = noise.keep[stops[u] : stops[u + 1]]
-        z, kl = naive_components(network, c, u, history, keep, noise)
+        x_u = x[u, history]
+        keep = noise.keep[stops[u] : stops[u + 1]] * x_u
+        z, kl = naive_components(network, c, u, history, keep, noise, x_u)
         w = naive_concept_weights(network, c, history, keep)
         p = torch.stack([
             sum(w[k] * c[i, k] * torch.exp(similarity(z[k], h[i]) / s.temperature) for k in range(s.concepts))
@@ -216,19 +254,22 @@ def algorithm_1(network: MacridNetwork, x: Tensor, noise: Noise, beta: float, dr
         else:
             others = [p[j] / (len(draws.items) * draws.log_q[j].exp()) for j in draws.items if j not in history]
             partition = _total([p[i] for i in history]) + _total(others)
-        losses.append(beta * kl - _total([p[i].log() - partition.log() for i in history]))
+        losses.append(beta * kl - _total([x[u, i] * (p[i].log() - partition.log()) for i in history]))
     return _total(losses) / len(x)
 
 
 def naive_components(
-    network: MacridNetwork, c: Tensor, user: int, history: Sequence[int], keep: Tensor, noise: Noise
+    network: MacridNetwork, c: Tensor, user: int, history: Sequence[int], keep: Tensor, noise: Noise, x: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """z_u of every concept, and the KL divergence; c: (items, concepts), keep: of the items in the history."""
+    """z_u of every concept, and the KL divergence; c: (items, concepts).
+
+    x: weights of the items in the history. keep: the same after dropout.
+    """
     s, t = network.settings, network.context_vectors
     whole = _total([keep[j] * t[i] for j, i in enumerate(history)], s.dim)
     z, kl = [], []
     for k in range(s.concepts):
-        norm = torch.sqrt(_total([c[i, k] ** 2 for i in history]) + 1e-16)
+        norm = torch.sqrt(_total([(x[j] * c[i, k]) ** 2 for j, i in enumerate(history)]) + 1e-16)
         hidden = _total([keep[j] * c[i, k] * t[i] for j, i in enumerate(history)], s.dim) / norm
         for depth, layer in enumerate(network.layers):
             if depth < len(network.layers) - 1:

@@ -7,6 +7,23 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AddItemsRequest: {
+            items: {
+                [key: string]: components["schemas"]["JsonValue"];
+            }[];
+            histories?: (string | number)[][] | null;
+            /** @default false */
+            update?: boolean;
+            /** @default false */
+            dry_run?: boolean;
+        };
+        AddedItems: {
+            items: components["schemas"]["NewItem"][];
+            skipped: string[];
+            strength: components["schemas"]["MapStrength"];
+            notes: string[];
+            total: number;
+        };
         Attribute: {
             name: string;
             /** @enum {string} */
@@ -21,7 +38,12 @@ export interface components {
             /** @default true */
             exclude_seen?: boolean;
             exclude?: (string | number)[] | null;
+            rules?: components["schemas"]["Rules"] | null;
             histories: (string | number)[][];
+        };
+        Boost: {
+            where: string;
+            amount: number;
         };
         Change: {
             id: string;
@@ -63,6 +85,13 @@ export interface components {
             items: number;
             /** @default false */
             cross_validated?: boolean;
+        };
+        Diff: {
+            before: string | null;
+            after: string;
+            diff: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         Dimension: {
             concept: number;
@@ -110,6 +139,12 @@ export interface components {
             concept: number;
             dimensions: components["schemas"]["Dimension"][];
         };
+        DiversityCost: {
+            kept: number;
+            score: number;
+            similarity: number;
+            similarity_without: number;
+        };
         Effect: {
             concept: number;
             dimension: number | null;
@@ -133,6 +168,14 @@ export interface components {
             /** @default [] */
             warnings?: string[];
         };
+        EventsAdded: {
+            added: number;
+            known: number;
+            unknown_items: string[];
+        };
+        EventsRequest: {
+            events: components["schemas"]["NewEvent"][];
+        };
         Example: {
             id: string;
             title?: string | null;
@@ -150,6 +193,8 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
             popularity: number;
         };
         Health: {
@@ -171,12 +216,29 @@ export interface components {
             concept_share: number | null;
             second_concept: number | null;
             second_share: number | null;
+            new: boolean | null;
+            placed: string | null;
             popularity: number;
             concepts: number[] | null;
             attributes: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
             picture: string | null;
+        };
+        ItemAttribute: {
+            name: string;
+            /** @enum {string} */
+            kind: "number" | "date" | "boolean" | "text" | "id";
+            missing: number;
+            distinct: number;
+            low: number | string | null;
+            high: number | string | null;
+            middle: number | null;
+            values: components["schemas"]["ValueCount"][];
+            has_several: boolean;
+        };
+        ItemAttributes: {
+            attributes: components["schemas"]["ItemAttribute"][];
         };
         ItemList: {
             items: components["schemas"]["Found"][];
@@ -186,6 +248,10 @@ export interface components {
             total: number;
             offset: number;
             items: components["schemas"]["Found"][];
+        };
+        ItemRef: {
+            id: string;
+            title?: string | null;
         };
         ItemsRequest: {
             ids: (string | number)[];
@@ -206,6 +272,21 @@ export interface components {
             y: number[];
             concept: number[];
             id: string[];
+        };
+        MapStrength: {
+            strength: number;
+            concepts: number;
+            largest: number;
+            found: number | null;
+            found_trained: number | null;
+            items: number;
+            attributes: string[];
+            with_events: {
+                [key: string]: number;
+            };
+            events_only: {
+                [key: string]: number;
+            };
         };
         MapValues: {
             name: string;
@@ -235,6 +316,8 @@ export interface components {
             retention: number | null;
             overlap: number;
             smoothness: number;
+            /** @default 0 */
+            age: number;
             label: string;
         };
         Model: {
@@ -256,6 +339,7 @@ export interface components {
             };
             items: number;
             users: number;
+            new_items: number;
             has_concepts: boolean;
             has_titles: boolean;
             has_pictures: boolean;
@@ -294,6 +378,28 @@ export interface components {
             base: number;
             held_out: number;
         };
+        NewEvent: {
+            id?: string | number | null;
+            item: string | number;
+            time?: string | number | null;
+            kind?: string | null;
+            weight?: number | null;
+            rating?: number | null;
+        };
+        NewItem: {
+            id: string;
+            title: string | null;
+            concept: number;
+            attributes: string[];
+            events: number;
+            strength: number;
+            placed: string;
+        };
+        NotUnderstood: {
+            text: string;
+            why: string;
+            choices: string[];
+        };
         Place: {
             concept: number;
             share: number;
@@ -314,10 +420,12 @@ export interface components {
             version: string;
             run: string;
             digest: string;
+            warnings: string[];
         };
         Reason: {
             share: number | null;
             pulls: components["schemas"]["Pull"][];
+            placed?: string | null;
         };
         RecommendRequest: {
             /** @default 10 */
@@ -325,6 +433,7 @@ export interface components {
             /** @default true */
             exclude_seen?: boolean;
             exclude?: (string | number)[] | null;
+            rules?: components["schemas"]["Rules"] | null;
             history?: (string | number)[] | null;
             user?: string | number | null;
             /** @default [] */
@@ -350,6 +459,11 @@ export interface components {
             moves?: components["schemas"]["Move"][] | null;
             effects?: components["schemas"]["Effect"][] | null;
             shares?: number[] | null;
+            /** @default false */
+            fallback?: boolean;
+            shelves?: components["schemas"]["Shelf"][] | null;
+            diversity?: components["schemas"]["DiversityCost"] | null;
+            error?: string | null;
             /** @default [] */
             warnings?: string[];
         };
@@ -359,6 +473,10 @@ export interface components {
         Reloaded: {
             run: string;
             digest: string;
+        };
+        RemovedItems: {
+            removed: string[];
+            total: number;
         };
         Report: {
             /** @enum {string} */
@@ -374,6 +492,22 @@ export interface components {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
         };
+        Rules: {
+            where?: string | null;
+            include?: (string | number)[] | null;
+            exclude?: (string | number)[] | null;
+            pins?: (string | number)[] | {
+                [key: string]: number;
+            } | null;
+            boosts?: components["schemas"]["Boost"][] | null;
+            at_most?: {
+                [key: string]: number;
+            } | null;
+            diversity?: number | null;
+            diversity_by?: string[] | null;
+            shelves?: boolean | number | null;
+            strict?: boolean | null;
+        };
         Scored: {
             id: string;
             title?: string | null;
@@ -381,6 +515,8 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
             score: number;
             reason?: components["schemas"]["Reason"] | null;
         };
@@ -392,9 +528,23 @@ export interface components {
             log_odds: number;
             z: number;
         };
+        Shelf: {
+            concept: number;
+            name: string;
+            share: number;
+            items: components["schemas"]["Scored"][];
+        };
         Similar: {
             item: string;
             items: components["schemas"]["Scored"][];
+        };
+        StandingRules: {
+            rules: components["schemas"]["Rules"];
+            excluded_by_file: number | null;
+            included_by_file: number | null;
+            items: number;
+            warnings: string[];
+            problem: string | null;
         };
         Stop: {
             id: string;
@@ -425,9 +575,31 @@ export interface components {
             steps: number;
             items: components["schemas"]["Stop"][];
         };
+        Understood: {
+            text: string;
+            meaning: string;
+        };
         User: {
             id: string;
             items: number;
+        };
+        UserErased: {
+            user: string;
+            deleted: number;
+        };
+        UserEvent: {
+            id: string;
+            item: string;
+            time: string;
+            kind: string | null;
+            weight: number | null;
+            rating: number | null;
+            received: string;
+        };
+        UserEvents: {
+            user: string;
+            events: components["schemas"]["UserEvent"][];
+            items: string[];
         };
         UserHistory: {
             id: string;
@@ -437,6 +609,20 @@ export interface components {
             total: number;
             offset: number;
             users: components["schemas"]["User"][];
+        };
+        ValueCount: {
+            value: string;
+            items: number;
+        };
+        Wishes: {
+            history: components["schemas"]["ItemRef"][];
+            moves: components["schemas"]["Move"][];
+            where: string | null;
+            understood: components["schemas"]["Understood"][];
+            not_understood: components["schemas"]["NotUnderstood"][];
+        };
+        WordsRequest: {
+            text: string;
         };
         Problem: {
             /** @default about:blank */

@@ -18,7 +18,10 @@ export type Moved = Schemas["Moved"];
 export type Place = Schemas["Place"];
 export type Recommended = Schemas["Recommended"];
 export type RecommendRequest = Schemas["RecommendRequest"];
+export type DiversityCost = Schemas["DiversityCost"];
+export type ItemAttribute = Schemas["ItemAttribute"];
 export type Report = Schemas["Report"];
+export type Rules = Schemas["Rules"];
 export type Scored = Schemas["Scored"];
 export type Traversed = Schemas["Traversed"];
 export type User = Schemas["User"];
@@ -41,7 +44,7 @@ export interface Move {
 }
 
 export type View = "picks" | "walk" | "map" | "report";
-export type ListKind = "overall" | "concepts" | "concept";
+export type ListKind = "overall" | "concepts" | "shelves" | "concept";
 
 /** What a person has chosen; the address of the page holds all of it. */
 export interface State {
@@ -51,6 +54,8 @@ export interface State {
   history: string[];
   /** At most one for each knob. */
   moves: Move[];
+  /** What lists must be like. */
+  rules: Rules;
   /** The run that the moves of a link were made with; null: the one being served. */
   run: string | null;
   /** Whose knobs are shown. */
@@ -69,14 +74,17 @@ export interface Shown {
   concept_share?: number | null;
   second_concept?: number | null;
   second_share?: number | null;
+  new?: boolean | null;
+  placed?: string | null;
   isUnknown?: boolean;
 }
 
-/** A list to show; `moved` as the service says, where there are moves. */
+/** A list to show; `moved` as the service says, where there are moves; `share`: of a shelf, in what is recommended. */
 export interface List {
   concept: number | null;
   items: Scored[];
   moved: Moved | null;
+  share?: number;
 }
 
 export interface App {

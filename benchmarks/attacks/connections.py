@@ -17,7 +17,9 @@ from benchmarks.attacks.service import Service, end, is_alive, is_closed, post, 
 from benchmarks.serving import made_run
 
 HEADER = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
-PATHS = ("/v1/recommend", "/v1/recommend/batch", "/v1/encode", "/v1/traverse", "/v1/items", "/v1/reload")
+PATHS = (
+    "/v1/recommend", "/v1/recommend/batch", "/v1/encode", "/v1/traverse", "/v1/items", "/v1/items/lookup", "/v1/reload",
+)  # fmt: skip
 BODIES = (
     b'{"history": ["\\ud800"]}', b'{"ids": ["\\ud800"]}', b'{"user": "\\udfff"}', b'{"run": "\\ud800"}',
     b'{"item": "\\ud800", "dimension": 0}', b'{"histories": [["\\ud800"]]}', b"[" * 100_000, b"\xff\xfe",

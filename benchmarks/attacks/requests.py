@@ -19,7 +19,7 @@ FIXED = 800  # requests of the phases that try every limit once
 PER_EXAMPLE = 50  # requests per allowed example
 LEFT_OUT = (
     "positive_data_acceptance",  # valid ids need not exist, and limits are settings
-    "ensure_resource_availability",  # takes POST /v1/items, which looks items up, for one that makes them
+    "ensure_resource_availability",  # POST /v1/items skips items that nothing is known about
 )
 
 

@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 
 from macrid import runs
-from macrid.data.split import Split
+from macrid.data.everyone import over_more_items
+from macrid.data.ids import Ids
+from macrid.data.interactions import Interactions
+from macrid.data.split import HeldOut, Split
 from macrid.errors import MacridError, RunError
 from macrid.files import Claim, remove_leftovers, replace_folder, writing
 from macrid.models.base import Recommender
@@ -40,13 +44,23 @@ class Draft:
     ) -> None:
         """fingerprint: of data and settings. claim: of the folder `run`."""
         self.run, self.path, self.model = run, run / runs.TRAINING / runs.DRAFT, model
-        self.heldout = {"validation": split.validation, "test": split.test}
+        groups = {"validation": split.validation, "test": split.test}
+        self.heldout = {name: group for name, group in groups.items() if len(group.users)}
         self._table, self._origin, self._fingerprint, self._claim = split.table, origin, fingerprint, claim
         self._has_earlier = (run / "config.json").exists() and not is_unfinished(run)
+        self._first: Recommender | None = None
         self.metrics: dict[str, Any] = {}
 
-    def restore(self, training: TrainingSettings) -> bool:
-        """Restore the fitted model and its scores; False if there are none, or if it is to be trained longer."""
+    @property
+    def final_checkpoint(self) -> Path:
+        """The folder for checkpoints of the training on everybody."""
+        return self.path.parent / runs.FINAL
+
+    def restore(self, training: TrainingSettings, everyone: Interactions | None = None) -> bool:
+        """Restore the fitted model and its scores; False if there are none, or if it is to be trained longer.
+
+        everyone: what the final model is trained on, if there is to be one.
+        """
         try:
             config = runs.read_config(self.path)
         except RunError:  # not there yet, or damaged, and then made again
@@ -56,17 +70,37 @@ class Draft:
             return False
         try:
             runs.fill(self.model, self.path)
-            self.metrics = runs.read_metrics(self.path)
+            metrics = runs.read_metrics(self.path)
         except RunError:
             return False
-        if self._table is not None and not _are_equal(self._table, self.model.table):  # titles or attributes changed
+        is_final = everyone is not None and "final" in metrics
+        table = everyone.table if everyone is not None and is_final else self._table
+        if table is not None and not _are_equal(table, self.model.table):  # titles or attributes changed
             return False
-        self.model.validation = self.heldout["validation"]
+        self.metrics = metrics
+        self.model.validation = None if is_final else self.heldout.get("validation")
+        if everyone is not None and is_final:
+            self._widen(everyone)
         self.model.to(training.device)
         return True
 
     def start(self, metrics: dict[str, Any]) -> None:
         """Begin with a model that has just been fitted."""
+        shutil.rmtree(self.final_checkpoint, ignore_errors=True)  # of another model
+        self._start(metrics)
+
+    def replace(self, model: Recommender, everyone: Interactions, **metrics: Any) -> None:
+        """Go on with the final model, trained on everybody; the scores stay those of the first."""
+        self._first, self.model = self.model, model
+        self._widen(everyone)
+        self._start(self.metrics | metrics)
+
+    def _widen(self, everyone: Interactions) -> None:
+        self._table = everyone.table
+        items = len(everyone.items)
+        self.heldout = {name: over_more_items(group, items) for name, group in self.heldout.items()}
+
+    def _start(self, metrics: dict[str, Any]) -> None:
         self.metrics = metrics
         self._claim.confirm()
         self._save(self.path, remedy=REMEDY, overwrite=True)
@@ -81,6 +115,11 @@ class Draft:
             runs.keep(self.model, self.path, self.metrics, remedy=REMEDY)
         else:  # somebody deleted it
             self._save(self.path, remedy=REMEDY)
+
+    def add(self, name: str, content: Any) -> None:
+        """Keep one more JSON file."""
+        self._claim.confirm()
+        runs.add(self.path, name, content, remedy=REMEDY)
 
     def publish(self) -> None:
         """Replace RUN."""
@@ -110,10 +149,18 @@ class Draft:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def _save(self, folder: Path, **options: Any) -> None:
+        heldout = self.heldout or self._some_users()
         runs.save(
-            self.model, folder, heldout=self.heldout, metrics=self.metrics or None, data=self._origin,
-            fingerprint=self._fingerprint, **options,
+            self.model, folder, heldout=heldout, metrics=self.metrics or None, data=self._origin,
+            fingerprint=self._fingerprint, first=self._first, **options,
         )  # fmt: skip
+
+    def _some_users(self) -> dict[str, HeldOut]:
+        """Train users whose range limits moves, where nobody is held out."""
+        sample = getattr(self.model, "sample", None)
+        if sample is None:
+            return {}
+        return {"train": HeldOut(sample, sp.csr_array(sample.shape, dtype=sample.dtype), Ids.range(sample.shape[0]))}
 
 
 def _are_equal(one: pa.Table, other: pa.Table | None) -> bool:

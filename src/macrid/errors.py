@@ -10,6 +10,10 @@ class DataError(MacridError):
     """Events, items or a prepared folder that cannot be used as is."""
 
 
+class DatabaseError(MacridError):
+    """A database that cannot be reached, or does not do what was asked."""
+
+
 class SettingsError(MacridError, ValueError):
     """An unknown setting, or a value out of range."""
 
@@ -35,11 +39,23 @@ class UnknownItemsWarning(UserWarning):
 
 
 class LeftOutWarning(UserWarning):
-    """Some users get no recommendations: none of their items is known, or too few are left to choose from."""
+    """Some users get no recommendations: nothing is left to choose from."""
+
+
+class FallbackWarning(UserWarning):
+    """No item of a history is known, so the list has what is popular."""
+
+
+class RulesWarning(UserWarning):
+    """What rules did that may surprise: fewer items than requested, ignored ids, a pin that cannot be placed."""
 
 
 class CollapseWarning(UserWarning):
     """At most half of the concepts are in effective use."""
+
+
+class CallbackWarning(UserWarning):
+    """A callback failed; the training goes on without it."""
 
 
 class EditedWarning(UserWarning):

@@ -322,7 +322,7 @@ class ServingSettings(Settings):
     device: Common[str] = "cpu"
     """Where the model runs: cpu, cuda, cuda:1, or auto for a GPU if available."""
     edits: Literal["auto", "yes", "no"] = "auto"
-    """Whether people may rename and reload; auto: only if the service requires a token, or
+    """Whether people may rename, reload, add items and change rules; auto: only if the service requires a token, or
     is local and has no other names (`hosts`), as behind a proxy."""
     hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[^*]+)$")], ...] = ()
     """Accepted Host headers, such as shop.example or *.shop.example; by default this machine's names if it listens on
@@ -333,12 +333,21 @@ class ServingSettings(Settings):
     """A folder of pictures named by item id, such as bag-17.jpg."""
     users: Common[str | None] = None
     """A file of events whose users can be looked up by id; by default, the run's held-out users."""
+    rules: Common[str | None] = None
+    """A JSON file of rules for every answer, reread when it changes; `PUT /v1/rules` writes it. By default a file
+    beside the run, called like it with `.rules.json` at the end, if there is one."""
+    exclude_file: Common[str | None] = None
+    """A file of item ids never to recommend, such as what is out of stock; reread when it changes."""
+    include_file: Common[str | None] = None
+    """A file of item ids to choose from; reread when it changes."""
     user_col: str | None = None
     """Its user column; guessed if not given."""
     item_col: str | None = None
     """Its item column; guessed if not given."""
     rating_col: str | None = None
     """Its rating column; items rated below the run's threshold count as seen but not as history."""
+    events: Common[str | None] = Field(None, repr=False)
+    """A database where users' events are kept, such as sqlite:///events.db or postgresql://user@host/name."""
     max_items: int = Field(1_000, ge=1)
     """Most items that one request may ask for."""
     max_history: int = Field(5_000, ge=1)

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from macrid import runs
+from macrid.callbacks import Watchers
+from macrid.cold import narrowed
 from macrid.concepts.meaning import meaning_of
-from macrid.concepts.understanding import understand
 from macrid.data.catalog import load_split
+from macrid.data.everyone import everyone_of
+from macrid.data.interactions import Interactions
 from macrid.data.split import HeldOut, Split
+from macrid.differences import FILE as DIFF_FILE
 from macrid.drafts import Draft, begun, is_unfinished
 from macrid.errors import DataError, MacridError, RunError, SettingsError
-from macrid.evaluation.ranking import evaluate
+from macrid.evaluation.ranking import Evaluation, evaluate
 from macrid.files import claimed
+from macrid.fitting import Progress, Tell, fit_final, fit_first, training_metrics
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.devices import choose_device
-from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
-from macrid.models.reference import EASE, Popularity
+from macrid.models.neural import NeuralRecommender
+from macrid.models.warm import digest_of, settings_from, training_from
+from macrid.progress import shows_progress
 from macrid.recipe import Recipe, settings_of_preset
-from macrid.report.effects import measure_effects
+from macrid.remarks import compare
+from macrid.retraining import Earlier, notes, understood
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
-
-Phase = Literal["reading", "downloading", "training", "computing", "scoring", "understanding", "comparing", "note"]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a training, reported at the start of each phase and after each step and epoch."""
-
-    phase: Phase
-    """A "note" is a message for the user, outside any phase."""
-    text: str = ""
-    done: int = 0
-    """Steps of the training, or bytes of a download."""
-    total: int | None = None
-    epoch: Epoch | None = None
-    """The epoch that just ended."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +44,11 @@ class TrainedRun:
     path: Path
     model: Recommender
     metrics: dict[str, Any]
-    """The content of metrics.json: scores on validation and test users, training time, scores of baselines."""
+    """The content of metrics.json: scores on validation and test users, training time, scores of baselines, remarks.
+    With "final", scores are of the first model, trained without these users, and `model` is the final one."""
 
 
-Tell = Callable[[Progress], None]
-
-
+@shows_progress
 def train(
     data: Split | str | PathLike[str],
     out: str | PathLike[str],
@@ -68,10 +56,13 @@ def train(
     model: str | Recommender | Recipe = "macridvae",
     preset: str | None = None,
     labels: Any = None,
+    warm_start: str | PathLike[str] | None = None,
     baselines: bool = True,
+    final: bool = False,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Tell | None = None,
+    progress: Tell | bool | None = None,
+    callbacks: Sequence[Any] = (),
     origin: dict[str, Any] | None = None,
     scores: dict[str, Any] | None = None,
     **settings: Any,
@@ -82,18 +73,26 @@ def train(
     model: a name, a recipe, or an untrained model.
     preset: "best", the default, or "paper" for Algorithm 1 as written; explicit settings take precedence.
     labels: of some items, as for `MacridVAE.fit`.
+    warm_start: a run of a MacridVAE to start from. Its settings are the defaults, with a shorter schedule; concepts
+    keep their numbers, names and axes as far as they still fit.
     baselines: also score Popularity and, unless there are too many items, EASE.
+    final: afterwards train once more on everybody, held-out users and their items included, for as many epochs as were
+        best; that is the run's model, and the scores are those of the first.
     resume: continue an interrupted training, whatever it was doing. overwrite: replace an existing run.
-    progress: called with a `Progress`.
+    progress: called with a `Progress`; True shows a bar, False none. By default there is one in a notebook.
+    callbacks: objects that follow the training; see `macrid.callbacks`.
     origin: the source of the data to record in the run, if not the one known. scores: more for metrics.json.
     settings: of the model and of its training: concepts, dim, …, epochs, seed, device, …
     Until the run is complete, an earlier one is left alone, and all that was done is kept in `out/training`; no other
     training can write to the folder meanwhile. After an interruption or divergence without an earlier run, the folder
     also has a run with the best weights so far.
     """
-    tell = progress or (lambda _: None)
+    watchers = Watchers(callbacks)
+    tell = watchers.listening(progress if callable(progress) else None)
     folder = Path(out)
-    recommender, chosen = _chosen(model, preset, settings)
+    earlier = None if warm_start is None else Earlier.read(warm_start)
+    old = None if earlier is None else earlier.model
+    recommender, chosen = _chosen(model, preset, settings, old)
     _check_possible(recommender, labels)
     choose_device(chosen.get("device", "auto"))
     training = recommender.training_settings(chosen)
@@ -101,37 +100,102 @@ def train(
         _check_folder(folder, resume, overwrite, tell)
         if resume and _is_finished(folder):
             split, _ = _load(data, tell)
-            return _finished(recommender, folder, training, _fingerprint(recommender, split, training, labels), tell)
+            everyone = _everyone(split, final, tell)
+            fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
+            return _finished(recommender, folder, training, fingerprint, tell)
         with begun(folder):
             split, known = _load(data, tell)
-            fingerprint = _fingerprint(recommender, split, training, labels)
+            _check_epochs(recommender, split, chosen)
+            everyone = _everyone(split, final, tell)
+            fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
             draft = Draft(folder, recommender, split, known if origin is None else origin, fingerprint, claim)
+            watchers.tell("start", _about(recommender, training, split, folder, known))
             try:
-                if not (resume and draft.restore(training)):
-                    seconds = _fit(draft, split, training, resume, labels, tell)
-                    draft.start({"training": _training_metrics(recommender, seconds), **(scores or {})})
-                _finish(draft, split, baselines, tell)
+                if not (resume and draft.restore(training, everyone)):
+                    if not resume:
+                        draft.discard()
+                    has_final = everyone is not None
+                    start = None if earlier is None else earlier.start(has_final)
+                    seconds = fit_first(draft, split, training, resume, labels, has_final, start, tell)
+                    about = {} if earlier is None else {"warm_start": earlier.facts(recommender, split, everyone)}
+                    draft.start({"training": training_metrics(recommender, seconds), **about, **(scores or {})})
+                elif old is not None:
+                    recommender.started_from = old
+                _finish(draft, split, baselines, everyone, labels, old, tell)
+                if earlier is not None:
+                    assert isinstance(draft.model, MacridVAE)  # no other model starts from a run
+                    tell(Progress("comparing", f"comparing with {earlier.run}"))
+                    draft.add(DIFF_FILE, earlier.differences(draft.model, draft.path, folder))
             except (KeyboardInterrupt, MacridError):
                 draft.leave(lambda text: tell(Progress("note", text)))
+                watchers.tell("end", None)
                 raise
             draft.publish()
-    return TrainedRun(folder, recommender, draft.metrics)
+    watchers.tell("end", draft.metrics)
+    for note in () if old is None else notes(draft.metrics["warm_start"]):
+        tell(Progress("note", note))
+    return TrainedRun(folder, draft.model, draft.metrics)
 
 
-def _finish(draft: Draft, split: Split, baselines: bool, tell: Tell) -> None:
-    """What remains to be done with a fitted model."""
+def _about(
+    model: Recommender, training: TrainingSettings, split: Split, out: Path, known: dict[str, Any]
+) -> dict[str, Any]:
+    """What callbacks are told at the start."""
+    counts = {"users": len(split.train.users), "items": len(split.items), "interactions": len(split.train)}
+    return {
+        "model": type(model).__name__,
+        "run": str(out),
+        **model.settings.model_dump(mode="json"),
+        "training": training.model_dump(mode="json"),
+        "data": {**known, **counts},
+    }
+
+
+def _finish(
+    draft: Draft,
+    split: Split,
+    baselines: bool,
+    everyone: Interactions | None,
+    labels: Any,
+    old: MacridVAE | None,
+    tell: Tell,
+) -> None:
+    """What remains to be done with a fitted model.
+
+    everyone: what the final model is to be trained on, if there is to be one. old: the model that training starts from.
+    """
     model = draft.model
-    if "validation" not in draft.metrics:
+    own: dict[str, Evaluation] = {}
+
+    def say(phase: Literal["comparing", "note"], text: str) -> None:
+        tell(Progress(phase, text))
+
+    if not draft.heldout.keys() <= draft.metrics.keys():
         tell(Progress("scoring", "scoring"))
-        draft.put(**_scores(model, draft.heldout))
+        own = {name: evaluate(model, group) for name, group in draft.heldout.items()}
+        draft.put(**{name: scores.as_json() for name, scores in own.items()})
+    elif not draft.heldout:
+        draft.put(remarks=["nobody was held out, so there are no scores"])
+    if everyone is None:
+        _understand(draft, tell)
+    if baselines and draft.heldout and "baselines" not in draft.metrics:
+        compared = compare(model, split.train, draft.heldout, own, draft.metrics["training"], EASE_BASELINE_ITEMS, say)
+        draft.put(**compared)
+    if everyone is not None:
+        if "final" not in draft.metrics:
+            fit_final(draft, everyone, labels, old, tell)
+        _understand(draft, tell)
+
+
+def _understand(draft: Draft, tell: Tell) -> None:
+    """Turn and name the axes of a MacridVAE, and measure its knobs, on users that it was not trained on if possible."""
+    model = draft.model
     if isinstance(model, MacridVAE) and meaning_of(model).names is None:
         tell(Progress("understanding", "turning axes and naming"))
-        understand(model)
-        tell(Progress("understanding", "measuring what knobs do"))
-        measure_effects(model, split.validation)
-        draft.put()
-    if baselines and "baselines" not in draft.metrics:
-        draft.put(baselines=_baselines(model, split, draft.heldout, tell))
+        measuring = Progress("understanding", "measuring what knobs do")
+        validation = None if "final" in draft.metrics else draft.heldout.get("validation")
+        about = understood(model, validation, on_knobs=lambda: tell(measuring))
+        draft.put(**({"warm_start": {**draft.metrics["warm_start"], **about}} if about else {}))
 
 
 def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
@@ -139,26 +203,29 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
     with claimed(Path(folder), RunError):
         runs.check_place(folder, overwrite)
         heldout = {} if model.validation is None else {"validation": model.validation}
-        if isinstance(model, MacridVAE) and meaning_of(model).names is None:
-            model.check_fitted()
-            understand(model, histories=None if model.validation is None else model.validation.history)
-            measure_effects(model, model.validation)
-        metrics = {**_scores(model, heldout), "training": _training_metrics(model)} if heldout else None
+        trained = model
+        if isinstance(model, MacridVAE) and model.placements:
+            meaning_of(model)  # one for both
+            trained = narrowed(model)
+        if isinstance(trained, MacridVAE) and meaning_of(trained).names is None:
+            trained.check_fitted()
+            understood(trained, model.validation, None if model.validation is None else model.validation.history)
+        metrics = {**_scores(trained, heldout), "training": training_metrics(model)} if heldout else None
         known = {} if model.min_rating is None else {"min_rating": model.min_rating}
         runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
 
 
 def _chosen(
-    model: str | Recommender | Recipe, preset: str | None, settings: dict[str, Any]
-) -> tuple[Recommender, dict]:
-    """The model and its validated training settings."""
+    model: str | Recommender | Recipe, preset: str | None, settings: dict[str, Any], old: MacridVAE | None = None
+) -> tuple[Any, dict]:
+    """The model and its validated training settings; old: the one that training starts from."""
     if isinstance(model, Recommender):
         if preset is not None and settings_of_preset(preset):
             raise SettingsError(
                 f"preset is '{preset}', but this {type(model).__name__} already has settings; pass its name"
             )
         TrainingSettings.make(settings)
-        return model, settings
+        return model, settings if old is None else _warm(model, old, settings)
     recipe = model if isinstance(model, Recipe) else Recipe(model)
     kind = model_class(recipe.model)
     base = settings_of_preset(preset or recipe.preset or "best") if kind.has_epochs else {}
@@ -168,7 +235,19 @@ def _chosen(
     training = {name: value for name, value in base.items() if name in of_training}
     training |= recipe.training | {name: value for name, value in settings.items() if name in of_training}
     Recipe(recipe.model, of_model, training).check()
-    return kind(**of_model), training
+    if old is None:
+        return kind(**of_model), training
+    chosen = kind(**(settings_from(old, of_model) if kind is MacridVAE else of_model))
+    return chosen, _warm(chosen, old, training)
+
+
+def _warm(model: Recommender, old: MacridVAE, training: dict[str, Any]) -> dict[str, Any]:
+    """The training settings of a warm start; an error if the model can have none."""
+    if not isinstance(model, NeuralRecommender):
+        name = type(model).__name__.lower()
+        raise SettingsError(f"{name} has no warm start; remove --warm-start, or train a macridvae")
+    model.check_warm_start(old)
+    return training_from(old, training)
 
 
 def _check_possible(model: Recommender, labels: Any) -> None:
@@ -200,7 +279,31 @@ def _finished(
     return TrainedRun(run, model.to(training.device), runs.read_metrics(run))
 
 
-def _fingerprint(model: Any, split: Split, training: TrainingSettings, labels: Any) -> dict[str, Any]:
+def _everyone(split: Split, final: bool, tell: Tell) -> Interactions | None:
+    """What a final model is trained on, if one is wanted and would differ."""
+    if final and not len(split.validation.users) + len(split.test.users):
+        tell(Progress("note", "nobody is held out, so the model is trained on everybody anyway; ignored --final"))
+        return None
+    return everyone_of(split) if final else None
+
+
+def _check_epochs(model: Recommender, split: Split, chosen: dict[str, Any]) -> None:
+    """Without validation users, somebody has to say how long to train."""
+    if model.has_epochs and not len(split.validation.users) and "epochs" not in chosen:
+        raise SettingsError(
+            "there are no validation users to choose the best epoch on; give the number of epochs with --epochs"
+            " (epochs=… in Python), such as the best epoch of a training with --heldout"
+        )
+
+
+def _fingerprint(
+    model: Any,
+    split: Split,
+    training: TrainingSettings,
+    labels: Any,
+    everyone: Interactions | None = None,
+    old: MacridVAE | None = None,
+) -> dict[str, Any]:
     """A fingerprint of all that a run depends on."""
     data = {"train": split.train.matrix}
     for name, group in (("validation", split.validation), ("test", split.test)):
@@ -208,6 +311,9 @@ def _fingerprint(model: Any, split: Split, training: TrainingSettings, labels: A
     digest = None if labels is None else model.read_labels(labels, split.items).digest()
     items = hashlib.sha256("\0".join(map(str, split.items)).encode("utf-8", "surrogatepass")).hexdigest()
     about = {"model": type(model).__name__, "labels": digest, "items": items}
+    if everyone is not None:
+        data["everyone"], about["final"] = everyone.matrix, True
+    about |= {} if old is None else {"warm_start": digest_of(old)}
     return checkpoint.fingerprint(data, {**about, **model.settings.model_dump(), **training.model_dump()})
 
 
@@ -221,112 +327,18 @@ def _load(data: Split | str | PathLike[str], tell: Tell) -> tuple[Split, dict[st
     tell(Progress("reading", f"reading {data}"))
     split, known = load_split(data, lambda done, total: tell(Progress("downloading", str(data), done, total)))
     counts = [len(group.users) for group in (split.train, split.validation, split.test)]
+    heldout = "nobody held out"
+    if any(counts[1:]):
+        heldout = f"{counts[1]:,} validation and {counts[2]:,} test users; {split.protocol}"
     tell(
         Progress(
             "note",
             f"{data}: {counts[0]:,} train users, {len(split.items):,} items, {len(split.train):,} interactions;"
-            f" {counts[1]:,} validation and {counts[2]:,} test users",
+            f" {heldout}",
         )
     )
     return split, known
 
 
-def _fit(draft: Draft, split: Split, training: TrainingSettings, resume: bool, labels: Any, tell: Tell) -> float:
-    """Train, from the last checkpoint if there is one; returns the seconds it took."""
-    model: Any = draft.model
-    begin = time.perf_counter()
-    if not resume:
-        draft.discard()
-    if not model.has_epochs:
-        tell(Progress("computing", "computing the model"))
-        model.fit(split.train, validation=split.validation, **training.model_dump(exclude_unset=True))
-        return time.perf_counter() - begin
-    is_first = True
-
-    def on_step(done: int, steps: int) -> None:
-        nonlocal is_first
-        epoch = len(model.log) + 1
-        if resume and is_first:
-            tell(Progress("note", f"continuing after epoch {epoch - 1}" if epoch > 1 else "starting"))
-        is_first = False
-        tell(
-            Progress(
-                "training", f"epoch {epoch}/{training.epochs}", (epoch - 1) * steps + done, training.epochs * steps
-            )
-        )
-
-    tell(Progress("training", f"epoch 1/{training.epochs}"))
-    model.fit(
-        split.train,
-        validation=split.validation,
-        labels=labels,
-        checkpoint=draft.path.parent,
-        resume=resume,
-        on_epoch=lambda record: tell(Progress("training", _summary(model.log), epoch=record)),
-        on_step=on_step,
-        **training.model_dump(exclude_unset=True),
-    )
-    if (note := getattr(model, "neighbours_note", None)) is not None:
-        tell(Progress("note", note))
-    return time.perf_counter() - begin
-
-
-def _summary(log: list[Epoch]) -> str:
-    """The latest epoch in a few words."""
-    record = log[-1]
-    parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
-    if record.ndcg is not None:
-        parts.append(f"NDCG {record.ndcg:.3f} (best {[line.ndcg for line in log if line.best][-1]:.3f})")
-    if record.effective_concepts is not None:
-        parts.append(f"{record.effective_concepts:.1f} of {record.concepts} concepts")
-    return " ".join(parts)
-
-
-def _baselines(model: Recommender, split: Split, heldout: dict[str, HeldOut], tell: Tell) -> dict[str, Any]:
-    """Scores of simple models on the same users, except those that take too much time or memory."""
-    kinds = [EASE, Popularity] if len(split.items) <= EASE_BASELINE_ITEMS else [Popularity]
-    scores: dict[str, Any] = {}
-    for kind in kinds:
-        if type(model) is kind:
-            continue
-        tell(Progress("comparing", f"scoring {kind.__name__} on the same users"))
-        try:
-            baseline = kind().fit(split.train, device=str(model.device))
-            scores[kind.__name__] = {name: evaluate(baseline, group).as_json() for name, group in heldout.items()}
-        except MacridError as error:
-            tell(Progress("note", f"skipped the baseline {kind.__name__}: {error}"))
-    return scores
-
-
 def _scores(model: Recommender, heldout: dict[str, HeldOut]) -> dict[str, Any]:
     return {name: evaluate(model, group).as_json() for name, group in heldout.items()}
-
-
-def _training_metrics(model: Recommender, seconds: float | None = None) -> dict[str, Any]:
-    """Training statistics; seconds: of a model without epochs."""
-    took = {} if seconds is None else {"seconds": round(seconds, 1)}
-    return {
-        **(_epochs(model.log) if model.log else took),
-        "peak_memory_mb": _peak_memory_mb(),
-        "device": str(model.device),
-    }
-
-
-def _epochs(log: list[Epoch]) -> dict[str, Any]:
-    best = max(record.epoch for record in log if record.best)
-    return {
-        "seconds": round(sum(record.seconds for record in log), 1),
-        "epochs": log[-1].epoch,
-        "best_epoch": best,
-        "concepts": log[best - 1].concepts,
-        "effective_concepts": log[best - 1].effective_concepts,
-    }
-
-
-def _peak_memory_mb() -> float | None:
-    try:
-        import resource
-    except ImportError:  # pragma: no cover  (Windows)
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -104,7 +104,7 @@ def test_wrong_usage_exits_with_2(invoke, world_run, args):
         (("traverse", "--item", "item-000", "--dimension", 1, "--gamma", "nan"), "gamma nan"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--out", "walk.doc"), "walk.doc: "),
         (("traverse", "--item", "item-000", "--dimension", 1, "--out", "no/where.html"), "no/where.html: "),
-        (("steer", "--history", "nope", "--concept", 0, "--share", 0.5), "nope"),
+        (("steer", "--history", "nope", "--concept", 0, "--share", 0.5, "--strict"), "nope"),
         (("steer", "--history", HISTORY, "--concept", 9, "--share", 0.5), "9"),
         (("steer", "--history", HISTORY, "--concept", 0, "--share", 2), "2.0"),
         (("steer", "--history", HISTORY, "--concept", 0, "--dimension", 1, "--to", "nan"), "nan"),
@@ -121,7 +121,7 @@ def test_wrong_usage_exits_with_2(invoke, world_run, args):
         (("names", "--set", "9=handbags"), "9"),
         (("names", "--set", "0.9=handbags"), "9"),
         (("names", "--set", "0="), "name"),
-        (("recommend", "--history", "nope", "--explain"), "nope"),
+        (("recommend", "--history", "nope", "--explain", "--strict"), "nope"),
     ],
 )
 @pytest.mark.parametrize("json_", [[], ["--json"]])
@@ -394,8 +394,8 @@ def test_names_set_by_hand_survive_regenerated_names_and_axes(invoke, world):
 def test_a_name_set_by_somebody_else_meanwhile_is_kept(invoke, world, monkeypatch):
     load = runs.load
 
-    def load_slowly(*args):
-        model = load(*args)
+    def load_slowly(*args, **options):
+        model = load(*args, **options)
         runs.write_names(lambda: runs.read_names(world).renamed(1, "theirs"), world)
         return model
 
@@ -553,3 +553,130 @@ def test_markup_in_names_is_shown_verbatim(invoke, world):
     runs.keep(model, world)
     for args in (("names",), ("inspect",), ("axes", "--by", "original")):
         assert "[bold]x[/bold] :smile:" in invoke(args[0], world, *args[1:])[1]
+
+
+def test_wishes_in_words_steer(invoke, world_run):
+    history = ["--history", HISTORY]
+    code, out, err = invoke("steer", world_run, *history, "--words", "larger, under 0.2, flurb", "-n", 4, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["words"]["moves"] == [{"towards": "size", "amount": 0.6}]
+    assert answer["words"]["where"] == "price < 0.2"
+    assert [entry["text"] for entry in answer["words"]["not_understood"]] == ["flurb"]
+    by_hand = ["--towards", "size", "--amount", 0.6, "-n", 50, "--json"]
+    expected = json.loads(invoke("steer", world_run, *history, *by_hand)[1])["items"]
+    model = macrid.load(world_run)
+    price = dict(zip(map(str, model.items), model.table.column("price").to_pylist(), strict=True))
+    assert answer["items"] == [item for item in expected if price[item["id"]] < 0.2][:4]
+    code, out, err = invoke("steer", world_run, *history, "--words", "larger, flurb", "-n", 4)
+    assert code == 0
+    assert "larger: higher size" in out
+    assert "not understood: flurb" in err
+
+
+def test_words_can_name_the_history(invoke, world_run):
+    model = macrid.load(world_run)
+    title = model.table.column("title")[7].as_py()
+    namesakes = np.flatnonzero([other == title for other in model.table.column("title").to_pylist()])
+    code, out, _ = invoke("steer", world_run, "--words", f"like '{title}', larger", "--json")
+    assert code == 0
+    assert json.loads(out)["words"]["history"] == [model.items[namesakes[model.popularity[namesakes].argmax()]]]
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["--words", "larger"], "no item is named"),
+        (["--words", "like Alien"], "no item is called 'Alien'"),
+        (["--history", HISTORY, "--words", "flurb"], "no attribute"),
+        (["--history", HISTORY, "--words", "more"], "no wish"),
+        (["--history", HISTORY, "--words", " "], "empty"),
+    ],
+)
+def test_words_that_change_nothing_are_an_error(invoke, world_run, args, problem):
+    code, out, err = invoke("steer", world_run, *args)
+    assert (code, out) == (1, "")
+    assert problem in err
+
+
+def test_rules_on_the_command_line_are_those_of_python(invoke, trained_run, trained, tmp_path):
+    model = trained[0]
+    history = model.items[:3]
+    given = ["recommend", trained_run, "--history", ",".join(history), "-n", 6]
+    (tmp_path / "rules.json").write_text('{"where": "price < 90", "at_most": {"colour": 1}, "diversity": 0.9}')
+    (tmp_path / "out.txt").write_text(f"{model.recommend(history, 1).ids[0]}\n")
+    pin = model.items[100]
+    options = ["--rules", tmp_path / "rules.json", "--exclude-file", tmp_path / "out.txt", "--pin", pin]
+    options += ["--at-most", "category=2", "--boost", "price < 30:+0.5", "--diversity", 0.3, "--diversity-by", "colour"]
+    code, out, err = invoke(*given, *options, "--where", "price > 1", "--json")
+    assert (code, err) == (0, "")
+    rules = {
+        "where": "price < 90 and price > 1", "pins": [pin], "at_most": {"category": 2}, "diversity": 0.3,
+        "diversity_by": "colour", "boosts": [{"where": "price < 30", "amount": 0.5}],
+        "exclude": model.recommend(history, 1).ids,
+    }  # fmt: skip
+    expected = model.recommend(history, 6, rules=rules)
+    content = json.loads(out)
+    assert [item["id"] for item in content["items"]] == expected.ids
+    assert content["diversity"] == pytest.approx(expected.diversity.as_json(), abs=1e-5)
+    code, out, err = invoke(*given, *options)
+    assert "diversity keeps" in out
+    code, out, _ = invoke(*given, "--shelves", "--json")
+    assert [shelf["concept"] for shelf in json.loads(out)["shelves"]] == [
+        shelf.concept for shelf in model.recommend(history, 6, rules={"shelves": True}).shelves
+    ]
+    code, out, _ = invoke(*given, "--shelves")
+    assert all(
+        f"\n{shelf['name']} (" in out for shelf in json.loads(invoke(*given, "--shelves", "--json")[1])["shelves"]
+    )
+    code, out, _ = invoke(
+        "steer",
+        trained_run,
+        "--history",
+        ",".join(history),
+        "--concept",
+        1,
+        "--share",
+        0.5,
+        "-n",
+        6,
+        *options,
+        "--json",
+    )
+    rules["where"] = "price < 90"
+    assert [item["id"] for item in json.loads(out)["items"]] == macrid.steer(
+        model, history, n=6, concept=1, share=0.5, rules=rules
+    ).ids
+
+
+def test_fewer_items_and_unknown_histories_are_warnings_unless_strict(invoke, trained_run):
+    given = ["recommend", trained_run, "--history", "gone", "-n", 3, "--where", "price < 0"]
+    code, _, err = invoke(*given)
+    assert code == 0
+    assert [line.partition(";")[0] for line in err.splitlines()] == [
+        "warning: ignored 1 unknown item: 'gone'",
+        "warning: only 0 of 3 items: no more are left after rules",
+        "warning: no known item in the history: these are the most popular items",
+    ]
+    code, _, err = invoke(*given, "--strict")
+    assert code == 1
+    assert "no known item in the history" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--boost", "price"], 2, "CONDITION:AMOUNT"),
+        (["--boost", "price <:1"], 1, "boosts[0].where, character 8"),
+        (["--at-most", "colour"], 2, "ATTRIBUTE=NUMBER"),
+        (["--at-most", "taste=2"], 1, "'taste' is not an attribute"),
+        (["--diversity", "2"], 1, "diversity is 2; give a number from 0 to 1"),
+        (["--where", "price <> "], 1, "where, character 10: a value is expected"),
+        (["--rules", "none.json"], 1, "none.json: cannot be read"),
+        (["--exclude-file", "none.txt"], 1, "none.txt: no such file"),
+    ],
+)
+def test_a_wrong_rule_is_one_line(invoke, trained_run, options, code, words):
+    found, _, err = invoke("recommend", trained_run, "--history", "bag-0001", *options)
+    assert found == code
+    assert words in " ".join(err.replace("│", " ").split())

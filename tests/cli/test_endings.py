@@ -108,7 +108,7 @@ def test_an_ascii_terminal_shows_escapes(tmp_path):
     again = f"{line} --overwrite --json"
     code, out, err = shell(f"{line} && {again}", tmp_path, PYTHONIOENCODING="ascii", LC_ALL="C")
     assert code == 0, err
-    text, _, answer = out.splitlines()
+    text, *_, answer = out.splitlines()
     assert text.startswith(r"\xfc: 20 users")
     assert json.loads(answer)["out"] == "ü"
 

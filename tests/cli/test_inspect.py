@@ -13,7 +13,8 @@ from macrid import cli, runs
 from macrid.data.ids import Ids
 from macrid.errors import RequestError
 from macrid.evaluation.agreement import ari, effective_concepts, independence, nmi
-from macrid.models.base import Posterior, Recommender
+from macrid.models.base import Recommender
+from macrid.models.results import Posterior
 from macrid.report import inspection
 
 

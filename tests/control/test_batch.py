@@ -1,6 +1,7 @@
 """Recommendations for many users are those for one, many times."""
 
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,14 @@ import pytest
 
 import macrid
 from macrid.control import batch
-from macrid.errors import LeftOutWarning, MacridError, RequestError, UnknownItemsWarning
+from macrid.errors import (
+    FallbackWarning,
+    LeftOutWarning,
+    MacridError,
+    RequestError,
+    RulesWarning,
+    UnknownItemsWarning,
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +73,36 @@ def test_every_kind_of_source_gives_the_same_table(trained, histories, tmp_path)
     assert matrix["user"].unique().to_pylist() == list(range(20))
 
 
-def test_users_who_cannot_be_answered_are_named_and_left_out(trained):
+def test_a_stranger_gets_what_is_popular_a_glutton_what_is_left_and_both_are_named(trained):
     model, _ = trained
     ids = list(model.items)
-    with pytest.warns(LeftOutWarning) as caught, pytest.warns(UnknownItemsWarning, match="'zz'"):
-        table = macrid.recommend_many(model, {"stranger": ["zz"], "glutton": ids[3:], "other": ids[:2]}, 4)
-    assert table["user"].unique().to_pylist() == ["other"]
-    messages = [str(warning.message) for warning in caught if warning.category is LeftOutWarning]
-    assert ["'stranger'" in messages[0], "'glutton'" in messages[1]] == [True, True]
+    people = {"stranger": ["zz"], "glutton": ids[3:], "other": ids[:2], "full": ids, "new": []}
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        table = macrid.recommend_many(model, people, 4)
+    messages = [(warning.category, str(warning.message)) for warning in caught]
+    assert [(kind, name) for kind, message in messages for name in ("zz", *people) if f"'{name}'" in message] == [
+        (UnknownItemsWarning, "zz"), (FallbackWarning, "stranger"), (RulesWarning, "glutton"), (LeftOutWarning, "full")
+    ]  # fmt: skip
+    assert table["user"].to_pylist() == ["stranger"] * 4 + ["glutton"] * 3 + ["other"] * 4 + ["new"] * 4
+    assert table["rank"].to_pylist() == [1, 2, 3, 4, 1, 2, 3, 1, 2, 3, 4, 1, 2, 3, 4]
+    assert table["fallback"].to_pylist() == [True] * 4 + [False] * 7 + [True] * 4
+    items = table["item"].to_pylist()
+    assert items[:4] == items[11:] == model.recommend([], 4).ids
+    assert sorted(items[4:7]) == sorted(ids[:3])
+    assert items[7:11] == model.recommend(ids[:2], 4).ids
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_source_with_nobody_to_answer_is_an_error_and_an_empty_one_is_not(trained):
+@pytest.mark.parametrize(("history", "problem"), [(["zz"], "no known item"), (slice(3, None), "fewer than 4 items")])
+@pytest.mark.filterwarnings("ignore::macrid.errors.UnknownItemsWarning")
+def test_strict_lists_for_many_are_an_error_that_names_the_user(trained, history, problem):
     model, _ = trained
-    with pytest.raises(RequestError):
-        macrid.recommend_many(model, {"stranger": ["zz"]}, 4)
+    history = model.items[history] if isinstance(history, slice) else history
+    with pytest.raises(RequestError, match=f"'someone'.*{problem}"):
+        macrid.recommend_many(model, {"other": model.items[:2], "someone": history}, 4, strict=True)
+
+
+def test_without_users_there_are_no_rows(trained):
+    model, _ = trained
     empty = macrid.recommend_many(model, {}, 4)
     assert empty.num_rows == 0
     assert empty.column_names == ["user", "rank", "item", "score", "concept", "title"]

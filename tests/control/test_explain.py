@@ -11,7 +11,7 @@ from macrid.concepts import naming
 from macrid.concepts.meaning import meaning_of
 from macrid.control import explain as module
 from macrid.control.explain import explain
-from macrid.errors import MacridError, RequestError, UnknownItemsWarning
+from macrid.errors import FallbackWarning, MacridError, RequestError, UnknownItemsWarning
 
 
 @pytest.fixture(scope="module", params=["MacridVAE", "MultVAE", "EASE", "Popularity"])
@@ -80,7 +80,11 @@ def test_unknown_items_are_ignored_with_a_warning(either):
         reasons = explain(either, [*history, "no such thing"], n=2, most=9)
     assert reasons == explain(either, history, n=2, most=9)
     with pytest.raises(RequestError, match="no such thing"):
-        explain(either, ["no such thing"])
+        explain(either, ["no such thing"], strict=True)
+    with pytest.warns(UnknownItemsWarning), pytest.warns(FallbackWarning):
+        reasons = explain(either, ["no such thing"], n=2)
+    assert [reason.item.id for reason in reasons] == either.recommend([], 2).ids
+    assert [reason.pulls for reason in reasons] == [(), ()]
     with pytest.raises(RequestError, match="'no such thing'"):
         explain(either, history, ["no such thing"])
 

@@ -21,7 +21,7 @@ from macrid.concepts.naming import find as find_names
 from macrid.concepts.space import space_of
 from macrid.control.state import FURTHEST, State, placed
 from macrid.control.steer import Steered, steer
-from macrid.errors import MacridError, RangeWarning, RequestError, UnknownItemsWarning
+from macrid.errors import MacridError, RangeWarning, RequestError, RulesWarning, UnknownItemsWarning
 from tests.planted import PRICE, SIZE, planted
 from tests.truth import share_weights
 
@@ -439,11 +439,15 @@ def test_lists_obey_include_exclude_seen_and_n(models, history):
     assert not set(best) & set(steer(model, history, exclude=best, concept=0, share=0.5).ids)
     assert steer(model, history, include=best, n=3, concept=0, share=0.9).before.ids == best
     with pytest.raises(RequestError, match=r"4 .*3 of 160"):
-        steer(model, history, include=best, n=4)
+        steer(model, history, include=best, n=4, strict=True)
+    with pytest.warns(RulesWarning, match=r"3 of 4"):
+        assert sorted(steer(model, history, include=best, n=4).ids) == sorted(best)
     with pytest.raises(RequestError, match="0"):
         steer(model, history, n=0)
     with pytest.raises(RequestError, match="'nope'"):
-        steer(model, history, include=["nope"])
+        steer(model, history, include=["nope"], strict=True)
+    with pytest.warns(UnknownItemsWarning, match="include.*'nope'"):
+        assert sorted(steer(model, history, include=["nope", *best], n=3).ids) == sorted(best)
 
 
 def test_unknown_items_are_warned_about_and_listed(models, history):
@@ -452,7 +456,12 @@ def test_unknown_items_are_warned_about_and_listed(models, history):
     assert steered.unknown == ("zz",)
     assert steered.as_json()["unknown"] == ["zz"]
     with pytest.raises(RequestError, match="zz"):
-        steer(models["soft"], ["zz"])
+        steer(models["soft"], ["zz"], strict=True)
+    with pytest.warns(UnknownItemsWarning, match="'zz'"):
+        assert (
+            steer(models["soft"], ["zz"], concept=0, share=0.5).ids
+            == steer(models["soft"], [], concept=0, share=0.5).ids
+        )
 
 
 @pytest.mark.parametrize("history", ["bag-0001", None, 3])
@@ -462,8 +471,9 @@ def test_a_history_is_a_list(models, history):
 
 
 def test_an_empty_history_can_be_steered(models):
-    assert steer(models["soft"], []).ids == models["soft"].recommend([]).ids
-    assert len(steer(models["soft"], [], concept=2, share=0.9)) == 10
+    moved = steer(models["soft"], [], concept=2, share=0.9)
+    assert len(moved) == 10
+    assert steer(models["soft"], []).ids == moved.before.ids
 
 
 def test_a_misspelt_argument_is_a_type_error(models, history):

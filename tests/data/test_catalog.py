@@ -52,6 +52,26 @@ def tiny(monkeypatch, name, **changes):
     return entry
 
 
+@pytest.mark.skipif(DATA is None, reason="needs the real files (MACRID_DATA)")
+def test_a_data_set_with_times_can_be_split_by_time_and_weighted():
+    split = catalog.load("ml-latest-small", split="time", at="2016-01-01", half_life=365)
+    assert split.protocol == "before and after 2016-01-01"
+    assert split.train.times.max() < split.everyone.times.max()
+    assert 0 < split.train.matrix.data.min() < split.train.matrix.data.max() < 1
+    assert catalog.load("ml-latest-small", split="last", last=3).protocol == "last 3 items of each user"
+    with pytest.raises(DataError, match=r"ml-latest-small, in .*: nothing happened from 2026-01-01 on"):
+        catalog.load("ml-latest-small", split="time", at="2026-01-01")
+    weighted = catalog.load("ml-latest-small", half_life=365)
+    np.testing.assert_array_equal(weighted.train.matrix.indices, catalog.load("ml-latest-small").train.matrix.indices)
+
+
+@pytest.mark.parametrize("name", ["shop", "netflix", "alishop-7c"])
+def test_a_data_set_without_times_cannot_be_split_by_time(name):
+    for options in ({"split": "time"}, {"half_life": 30}, {"last": 2}):
+        with pytest.raises(DataError, match=f"{name}: has no times, which other splits and a half-life need"):
+            catalog.load(name, **options)
+
+
 def by_id(split):
     train = split.train
     return {

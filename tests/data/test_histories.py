@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from macrid.data import interactions, tables
+from macrid.data import reading, tables
 from macrid.data.histories import from_lists, from_matrix, histories_of, read_histories
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions
@@ -62,7 +62,7 @@ def test_a_file_is_read_once(tmp_path, monkeypatch, ending):
     frame = pl.DataFrame(ROWS, schema=["user", "item", "rating"], orient="row")
     getattr(frame, f"write_{ending}")(tmp_path / f"e.{ending}")
     calls = []
-    for place, name in ((interactions, "open_table"), (tables.DelimitedTable, "read"), (tables.ParquetTable, "read")):
+    for place, name in ((reading, "open_table"), (tables.DelimitedTable, "read"), (tables.ParquetTable, "read")):
         original = getattr(place, name)
 
         def counted(*args, original=original, name=name, **options):
@@ -113,3 +113,12 @@ def test_columns_go_with_a_table_only():
     with pytest.raises(RequestError, match="min_rating"):
         histories_of({"ann": ["a"]}, ITEMS, user=None, min_rating=4)
     assert histories_of({"ann": ["a"]}, ITEMS, user=None).sizes.tolist() == [1]
+
+
+def test_weights_of_interactions_are_those_of_the_histories():
+    frame = pl.DataFrame(
+        {"user": [1, 1, 2, 1], "item": ["b", "a", "b", "x"], "weight": [2.0, 0.5, 3.0, 9.0], "time": [1, 2, 3, 4]}
+    )
+    weighted = histories_of(Interactions.read(frame, min_items=1, weight="weight"), ITEMS)
+    assert weighted.histories.toarray().tolist() == [[0.5, 2, 0, 0], [0, 3, 0, 0]]
+    assert histories_of(frame, ITEMS).histories.toarray().tolist() == [[1, 1, 0, 0], [0, 1, 0, 0]]

@@ -158,9 +158,26 @@ def test_a_share_is_of_all_users():
     assert len(split.validation.users) == len(split.test.users) == int(0.1 * len(data.users))
 
 
+def test_all_users_and_items_are_kept_beside_the_split():
+    data = Interactions.read(random_frame(0), min_items=1)
+    assert data.split(5).everyone is data
+
+
+@pytest.mark.parametrize("kind", ["integers", "strings"])
+def test_nobody_is_held_out_if_nobody_should_be(kind):
+    data = Interactions.read(random_frame(0, kind=kind), min_items=1)
+    split = data.split(0)
+    assert split.everyone is split.train
+    assert {*split.train.users} == {*data.users}
+    assert len(split.train) == len(data)
+    for group in (split.validation, split.test):
+        assert group.history.shape == group.target.shape == (0, len(data.items))
+        assert len(group.users) == 0
+
+
 @pytest.mark.parametrize(
     ("heldout", "named"),
-    [(15, "2 × 15 .* 30; .* 14"), (1_000, " 14,"), (0.5, "2 × 15 "), (0, "0"), (0.001, "0.001"), (-3, "-3"),
+    [(15, "2 × 15 .* 30; .* 14"), (1_000, " 14,"), (0.5, "2 × 15 "), (0.001, "0.001"), (-3, "-3"),
      (2.5, "2.5"), (float("nan"), "nan"), (float("inf"), "inf")],
 )  # fmt: skip
 def test_an_impossible_number_of_held_out_users_is_refused(heldout, named):
@@ -174,3 +191,32 @@ def test_repr_shows_the_size_of_each_group():
     text = repr(Interactions.read(random_frame(0), min_items=1).split(5))
     assert text.startswith("Split(train=Interactions(20 users, ")
     assert "validation=HeldOut(5 users, " in text
+
+
+@settings(max_examples=25, deadline=None)
+@given(users=st.sets(st.integers(0, 10_000), min_size=60, max_size=90), more=st.sets(st.integers(10_001, 20_000)))
+def test_a_stable_split_holds_out_the_same_users_whoever_else_is_there(users, more):
+    def groups(ids):
+        pairs = [(user, item) for user in sorted(ids) for item in range(user % 3, user % 3 + 6)]
+        data = Interactions.read(pd.DataFrame(pairs, columns=["user", "item"]))
+        split = data.split(0.2, by="stable")
+        parts = (split.train, split.validation, split.test)
+        return [{*part.users} for part in parts]
+
+    before, after = groups(users), groups(users | more)
+    assert [part & users for part in after] == before
+    assert sum(map(len, before)) == len(users)
+    assert all(0.02 < len(part) / len(users) < 0.45 for part in before[1:])
+
+
+@pytest.mark.parametrize("heldout", [0, 0.5, 7])
+def test_a_stable_split_needs_a_share(heldout):
+    frame = pd.DataFrame({"user": np.repeat(np.arange(40), 5), "item": np.tile(np.arange(5), 40)})
+    with pytest.raises(DataError, match=r"a stable split needs a share"):
+        Interactions.read(frame).split(heldout, by="stable")
+
+
+def test_a_stable_split_that_leaves_a_group_empty_says_so():
+    frame = pd.DataFrame({"user": np.repeat(np.arange(3), 5), "item": np.tile(np.arange(5), 3)})
+    with pytest.raises(DataError, match=r"3 users holds out 0 for validation .* another share"):
+        Interactions.read(frame).split(0.01, by="stable")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from macrid import manifest
 from macrid.data import store
+from macrid.data.everyone import everyone_of
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, binary_csr
 from macrid.data.split import HeldOut, Split
@@ -58,6 +60,17 @@ def same_split(one, other):
     for group in ("validation", "test"):
         same_matrix(getattr(one, group).history, getattr(other, group).history)
         same_matrix(getattr(one, group).target, getattr(other, group).target)
+    assert (one.everyone is None) == (other.everyone is None)
+    if one.everyone is not None:
+        same_interactions(everyone_of(one), everyone_of(other))
+
+
+def same_interactions(one, other):
+    assert (one.users, one.items) == (other.users, other.items)
+    assert replace(one.report, mean_weight=None) == replace(other.report, mean_weight=None)
+    assert one.report.mean_weight == pytest.approx(other.report.mean_weight)
+    assert one.table == other.table
+    same_matrix(one.matrix, other.matrix)
 
 
 @pytest.mark.parametrize("kind", ["int64", "str"])
@@ -66,6 +79,55 @@ def test_a_split_reads_back_as_written(tmp_path, kind, titles):
     split = small_split(kind, titles)
     store.write(split, tmp_path / "data")
     same_split(store.read(tmp_path / "data"), split)
+
+
+def weighted(split):
+    everyone = split.everyone
+    matrix = everyone.matrix.copy()
+    matrix.data = np.linspace(0.5, 3, matrix.nnz, dtype=np.float32)
+    whole = Interactions(matrix, everyone.users, everyone.items, everyone.table, everyone.report)
+    return replace(split, everyone=whole)
+
+
+@pytest.mark.parametrize("titles", [True, False])
+def test_everyone_is_kept_with_weights_and_with_items_that_the_split_lacks(tmp_path, titles):
+    frame = pd.DataFrame({"user": np.repeat(np.arange(12), 5), "item": np.arange(60)})  # nobody shares an item
+    items = pd.DataFrame({"item": np.arange(60), "title": [f"№ {n}" for n in range(60)]}) if titles else None
+    data = Interactions.read(frame, min_items=1, items=items)
+    for name, split in (("plain", data.split(3)), ("weighted", weighted(data.split(3)))):
+        store.write(split, tmp_path / name)
+        assert (tmp_path / name / "everyone.weights.npy").exists() == (name == "weighted")
+        found = store.read(tmp_path / name)
+        same_split(found, split)
+        everyone = found.everyone
+        assert everyone.items[:30] == found.items[:]
+        assert {*everyone.items} == {*data.items}
+        if titles:
+            assert everyone.table.column("title").to_pylist() == [f"№ {item}" for item in everyone.items]
+
+
+def test_items_of_everyone_are_not_stored_twice(prepared):
+    split = small_split()
+    extra = len(split.everyone.items) - len(split.items)
+    assert pq.read_table(prepared / "everyone.items.parquet").num_rows == extra
+
+
+def test_nothing_is_stored_twice_if_nobody_is_held_out(tmp_path):
+    split = Interactions.read(events(), min_items=1).split(0)
+    store.write(split, tmp_path / "data")
+    assert not list((tmp_path / "data").glob("everyone*"))
+    found = store.read(tmp_path / "data")
+    same_split(found, split)
+    assert found.everyone is found.train
+
+
+def test_folders_without_everyone_open_as_before(prepared):
+    for file in prepared.glob("everyone*"):
+        file.unlink()
+    counts = {name: value for name, value in store.read_about(prepared)["counts"].items() if name != "everyone"}
+    change_about(prepared, counts=counts)
+    assert not list(prepared.glob("everyone*"))
+    same_split(store.read(prepared), replace(small_split(), everyone=None))
 
 
 ids = st.one_of(
@@ -261,8 +323,8 @@ def test_unknown_fields_of_a_report_are_ignored(prepared):
     assert store.read(prepared).train.report is None
 
 
-ARRAYS = ["train.indptr.npy", "train.indices.npy", "validation_history.indices.npy", "test_target.indptr.npy"]
-TABLES = ["items.parquet", "users.parquet"]
+ARRAYS = ["train.indptr.npy", "validation_history.indices.npy", "test_target.indptr.npy", "everyone.indices.npy"]
+TABLES = ["items.parquet", "users.parquet", "everyone.items.parquet"]
 
 
 @pytest.mark.parametrize("name", ARRAYS + TABLES)
@@ -290,7 +352,8 @@ def test_a_flipped_bit_anywhere_is_an_error(flipped, name, place, bit):
 @pytest.fixture(scope="module")
 def flipped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("flipped") / "data"
-    store.write(small_split(), folder)
+    weighted = events().assign(weight=np.linspace(1, 2, 300))
+    store.write(Interactions.read(weighted, min_items=1, weight="weight").split(4), folder)  # with every file
     return folder
 
 
@@ -316,6 +379,8 @@ def test_a_missing_manifest_is_an_error_except_in_folders_made_before_there_were
         ("train.indptr.npy", lambda array: array + 1),
         ("train.indptr.npy", lambda array: array[:-1]),
         ("test_history.indptr.npy", lambda array: np.zeros_like(array)),
+        ("everyone.indices.npy", lambda array: array + 1_000),
+        ("everyone.indptr.npy", lambda array: array[::-1].copy()),
     ],
 )
 def test_arrays_that_contradict_the_counts_are_an_error(prepared, name, change):

@@ -84,7 +84,11 @@ def test_the_printed_result_shows_each_metric_with_its_standard_error():
     group = heldout([[1, 0, 0], [0, 1, 0]], [[0, 1, 0], [0, 0, 1]])
     model = Fixed(np.array([[0, 2, 1], [2, 0, 1]], dtype=float), group.history)
     text = str(evaluate(model, group, ("ndcg@100", "recall@1")))
-    assert text.splitlines() == ["NDCG@100    0.8155 ± 0.1305", "Recall@1    0.5000 ± 0.3536", "(2 users)"]
+    assert text.splitlines() == [
+        "NDCG@100    0.8155 ± 0.1305",
+        "Recall@1    0.5000 ± 0.3536",
+        "(2 users; held-out users, 80 % of each history)",
+    ]
 
 
 def test_a_depth_beyond_the_catalogue_costs_nothing():
@@ -93,7 +97,7 @@ def test_a_depth_beyond_the_catalogue_costs_nothing():
     assert evaluate(model, group, ("ndcg@3000000000",))["ndcg@3000000000"].mean == pytest.approx(1 / np.log2(3))
 
 
-@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "map@10", "recall@-1", "ndcg@1.5"])
+@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "auc@10", "recall@-1", "ndcg@1.5", "ndcg:genres@3", "mrr@0"])
 def test_unknown_and_missing_metrics_are_refused(name):
     with pytest.raises(SettingsError, match=f"'{name}'"):
         evaluate(None, heldout([[1, 0]], [[0, 1]]), (name,))

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
+import macrid
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridVAE, Noise
 from macrid.ops.encoder import kl_divergence
@@ -24,6 +25,11 @@ from tests.truth import EXTENSIONS, Draws, algorithm_1, every_extension, histori
 
 def double(items, seed=0, **settings):
     return network_of(items, seed, **settings).double()
+
+
+def random_weights(shape):
+    """Of interactions: a few eighths."""
+    return torch.randint(1, 41, shape, generator=torch.Generator().manual_seed(5)).double() / 8
 
 
 def assert_equal(ours, truth, parameters, tolerance=1e-9):
@@ -44,27 +50,29 @@ def assert_equal(ours, truth, parameters, tolerance=1e-9):
     extensions=st.sampled_from(EXTENSIONS), assignment_temperature=st.sampled_from([None, 0.05, 0.3]),
     concepts=st.sampled_from([1, 2, 5]), dim=st.integers(2, 7), items=st.integers(2, 14), users=st.integers(1, 4),
     hidden_layers=st.integers(0, 3), similarity=st.sampled_from(["cosine", "inner"]), seed=st.integers(0, 1000),
-    density=st.sampled_from([0.0, 0.3, 1.0]), beta=st.sampled_from([0.0, 0.7, 30.0]),
+    density=st.sampled_from([0.0, 0.3, 1.0]), beta=st.sampled_from([0.0, 0.7, 30.0]), weighted=st.booleans(),
 )  # fmt: skip
-def test_loss_and_every_gradient_equal_algorithm_1(extensions, items, users, seed, density, beta, **settings):
+def test_loss_and_every_gradient_equal_algorithm_1(extensions, items, users, seed, density, beta, weighted, **settings):
     assume(settings["concepts"] > 1 or extensions["concept_shares"] == "off")
     network = double(items, seed, width=6, dropout=0.4, **extensions, **settings)
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(users, items, generator=generator) < density
     x[0, 0] = True
+    x = x * random_weights(x.shape) if weighted else x
     noise = network.draw_noise(histories_of(x), generator)
     ours = network.loss(histories_of(x), noise, beta).total
     assert_equal(ours, algorithm_1(network, x, noise, beta), network.named_parameters())
 
 
-@pytest.mark.parametrize("hidden_layers", [0, 2])
+@pytest.mark.parametrize(("hidden_layers", "weighted"), [(0, False), (2, False), (0, True)])
 @every_extension
-def test_the_sampled_loss_and_every_gradient_equal_algorithm_1(extensions, hidden_layers):
+def test_the_sampled_loss_and_every_gradient_equal_algorithm_1(extensions, hidden_layers, weighted):
     network = double(12, concepts=3, dim=4, width=5, dropout=0.4, hidden_layers=hidden_layers, **extensions)
     x = torch.zeros(4, 12, dtype=torch.bool)
     x[1] = True
     x[2, [0, 5, 7]] = True
     x[3, 11] = True
+    x = x * random_weights(x.shape) if weighted else x
     generator = torch.Generator().manual_seed(3)
     sampler = Sampler(torch.arange(12), "popularity")
     drawn = sampler.draw(9, copy_of(generator)).tolist()
@@ -255,3 +263,45 @@ class TestContract(RecommenderContract):
     @classmethod
     def fit(cls, model, data):
         return model.fit(data, epochs=60, learning_rate=0.02, seed=0)
+
+
+def with_weights(data, weights):
+    matrix = data.matrix.copy()
+    matrix.data = np.broadcast_to(np.asarray(weights, dtype=np.float32), matrix.data.shape).copy()
+    return macrid.Interactions(matrix, data.users, data.items, data.table)
+
+
+def fitted_state(data, **settings):
+    model = macrid.MacridVAE(concepts=3, dim=8).fit(data, epochs=2, seed=1, device="cpu", **settings)
+    return model.state()
+
+
+@pytest.mark.parametrize("likelihood", ["exact", "sampled"])
+def test_weights_that_are_all_the_same_give_the_unweighted_model_to_the_bit(shop_split, likelihood):
+    plain, ones, threes = (
+        fitted_state(data, likelihood=likelihood)
+        for data in (shop_split.train, *(with_weights(shop_split.train, weight) for weight in (1, 3)))
+    )
+    for name, tensor in plain.items():
+        assert torch.equal(tensor, ones[name]), name
+        assert torch.equal(tensor, threes[name]), name
+
+
+def test_only_the_ratios_of_weights_count(shop_split):
+    weights = np.random.default_rng(0).integers(1, 5, len(shop_split.train))
+    once, twice = (fitted_state(with_weights(shop_split.train, factor * weights)) for factor in (1, 2))
+    assert all(torch.equal(once[name], twice[name]) for name in once)
+    assert not torch.equal(once["item_vectors"], fitted_state(shop_split.train)["item_vectors"])
+
+
+def test_the_heavier_items_of_a_history_decide_more(trained):
+    model, _ = trained
+    concept_of = model.concepts_of_items()
+    first, second = (np.flatnonzero(concept_of == concept)[:3] for concept in (0, 1))
+    matrix = model.matrix([np.concatenate([first, second])] * 2)
+    matrix.data = np.repeat([10.0, 1.0, 1.0, 10.0], 3).astype(np.float32)
+    share = model.confidence(matrix)
+    assert share[0, 0] > 5 * share[0, 1]
+    lists = model.rank(matrix, 10)[0].numpy()
+    counts = [(concept_of[ranked] == 0).sum() for ranked in lists]
+    assert counts[0] > counts[1]

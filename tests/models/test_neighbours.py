@@ -18,7 +18,7 @@ from macrid.models.neighbours import (
     suitable_regularisation,
     without_weak,
 )
-from tests.models.test_reference import some_data, steck
+from tests.models.test_reference import some_data, steck, weighted
 from tests.truth import DEVICE, runs_kernels
 
 PLACE = torch.device(DEVICE)
@@ -97,6 +97,27 @@ def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, toget
         expected = sorted(solution, key=lambda other: -abs(solution[other]))[:4]
         assert sources[item].tolist() == expected
         np.testing.assert_allclose(weights[item], refit(x, item, np.array(expected), 9.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("solve", [exact_weights, local_weights])
+def test_weights_of_interactions_count_relative_to_their_mean(monkeypatch, solve):
+    monkeypatch.setattr(neighbours, "is_exact", lambda items, device: solve is exact_weights)
+    monkeypatch.setattr(neighbours, "without_weak", lambda weights: weights)
+    x = some_data(4, 70, 30)
+    data = weighted(x)
+    x /= x[x > 0].mean()
+    part = Neighbours.fit(data.matrix, 29, PLACE, 12.0)
+    np.testing.assert_allclose(dense(part), steck(x, 12.0 * neighbours.REFIT), atol=1e-6)
+
+
+def test_scores_depend_on_the_ratios_of_weights_in_each_history(fitted):
+    x = some_data(10, 20, 30)
+    x[4] = 0
+    histories = weighted(x).matrix
+    means = np.array([max(row[row > 0].mean(), 1) if row.any() else 1 for row in x])
+    truth = (x / means[:, None]) @ dense(fitted)
+    for scores in (fitted.scores(histories), fitted._scores(histories, neighbours.weights_by_user(histories))):
+        np.testing.assert_allclose(scores.cpu().numpy(), truth, atol=1e-5)
 
 
 def test_local_weights_with_all_items_as_candidates_are_those_of_ease():

@@ -52,6 +52,25 @@ def test_weights_and_scores_equal_the_closed_form(seed, users, items, regularisa
     np.testing.assert_allclose(scores[nonempty], (others @ truth)[nonempty], atol=1e-5)
 
 
+def weighted(x: np.ndarray, seed: int = 0) -> macrid.Interactions:
+    """Interactions with weights of 1 to 5; `x` has them afterwards."""
+    x[x > 0] = np.random.default_rng(seed).integers(1, 6, int((x > 0).sum()))
+    return macrid.Interactions(sp.csr_array(x.astype(np.float32)), *(macrid.Ids(range(side)) for side in x.shape))
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (9, 30)], ids=["by items", "by users"])
+def test_weights_of_interactions_count_relative_to_their_mean(shape):
+    x = some_data(3, *shape)
+    data = weighted(x)
+    x /= x[x > 0].mean()
+    model = EASE(regularisation=20).fit(data, device=DEVICE)
+    truth = steck(x, 20)
+    np.testing.assert_allclose(model.weights.cpu().numpy(), truth, atol=1e-6)
+    scores = model.scores(data.matrix).cpu().numpy()
+    np.testing.assert_allclose(scores[x.any(axis=1)], (x @ truth)[x.any(axis=1)], atol=1e-5)
+    np.testing.assert_allclose(Popularity().fit(data, device="cpu").shares, x.sum(axis=0) / len(x), rtol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(200, 60), (15, 60)], ids=["by items", "by users"])
 @pytest.mark.parametrize(("bytes_left", "dtype", "close"), [(2**30, "float64", 3e-8), (12 * 60**2, "float32", 1e-5)])
 def test_double_precision_is_used_where_it_fits_and_single_is_close(monkeypatch, shape, bytes_left, dtype, close):

@@ -37,6 +37,27 @@ def test_all_users_are_one_batch(matrix):
     assert histories.longest == 9
 
 
+def test_the_weights_of_a_batch_are_those_of_its_interactions_over_their_mean(matrix):
+    weighted = matrix.copy()
+    weighted.data = np.random.default_rng(1).integers(1, 9, matrix.nnz).astype(np.float32)
+    data, mean = DeviceHistories(weighted, torch.device("cpu")), weighted.data.mean()
+    users = [4, 19, 0, 7]
+    for batch in (data.batch(torch.tensor(users)), data.copied(torch.tensor(users))):
+        expected = [weighted[[user]].data / mean for user in users]
+        np.testing.assert_allclose(batch.values, np.concatenate(expected), rtol=1e-6)
+        np.testing.assert_allclose(batch.mass, [values.sum() for values in expected], rtol=1e-6)
+    everyone = data.all()
+    np.testing.assert_allclose(everyone.mass, weighted.sum(axis=1) / mean, rtol=1e-6)
+    np.testing.assert_allclose(everyone.of(slice(7, 9)).values, weighted[[7, 8]].data / mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_interactions_of_the_same_weight_have_none(matrix, weight):
+    batch = DeviceHistories(weight * matrix, torch.device("cpu")).all()
+    assert batch.values is None
+    assert batch.mass.tolist() == np.diff(matrix.indptr).tolist()
+
+
 def test_a_matrix_without_interactions_has_empty_histories():
     histories = DeviceHistories(sp.csr_array((3, 5)), torch.device("cpu")).all()
     assert histories.counts.tolist() == [0, 0, 0]

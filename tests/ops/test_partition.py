@@ -20,6 +20,7 @@ from tests.truth import (
     assert_near,
     assert_same,
     choose_rows,
+    choose_values,
     histories,
     mixed_weights,
     naive_log_likelihood,
@@ -211,15 +212,21 @@ def check_likelihood(request, monkeypatch):
     scratch, kind = request.param or (1, torch.float32)
     monkeypatch.setattr(partition, "SCRATCH", scratch)
 
-    def check(inputs, rows, temperature=0.1, weight=-1.7, balance=0.0, **options):
+    def check(inputs, rows, temperature=0.1, weight=-1.7, balance=0.0, values=None, **options):
         def ours(*tensors):
             if request.param is None:
-                return kernel_likelihood(*tensors, temperature, replace(somewhere(rows), balance=balance), **options)
-            return log_likelihood(*tensors, temperature, replace(histories(rows), balance=balance), **options)
+                placed = replace(somewhere(rows, values), balance=balance)
+                return kernel_likelihood(*tensors, temperature, placed, **options)
+            return log_likelihood(*tensors, temperature, replace(histories(rows, values), balance=balance), **options)
 
         def truth(z, h, log_c):
-            weights = naive_weights(rows, balance)
-            each = [naive_log_likelihood(z[u : u + 1], h, log_c, temperature, [row]) for u, row in enumerate(rows)]
+            weights = naive_weights(rows, balance, values)
+            each = [
+                naive_log_likelihood(
+                    z[u : u + 1], h, log_c, temperature, [row], None if values is None else [values[u]]
+                )
+                for u, row in enumerate(rows)
+            ]
             return sum(weight * value for weight, value in zip(weights, each, strict=True))
 
         assert_same(
@@ -241,6 +248,12 @@ def test_likelihood_and_every_gradient_equal_the_formula(check_likelihood, shape
 def test_no_temperature_overflows_the_likelihood(check_likelihood, temperature, known):
     bound = 1 / temperature if known else None
     check_likelihood(problem(4, 3, 8, 33), [[0, 5], [1], [], list(range(33))], temperature, bound=bound)
+
+
+@pytest.mark.parametrize("balance", [0.0, 0.5])
+def test_weights_of_interactions_count_in_the_likelihood(check_likelihood, balance):
+    rows = [[0, 5], [1], [], list(range(33))]
+    check_likelihood(problem(4, 3, 8, 33), rows, balance=balance, values=choose_values(rows))
 
 
 @pytest.mark.parametrize("balance", [0.3, 0.5, 1.0])

@@ -144,9 +144,10 @@ def test_gradients_are_those_of_the_estimate(way, draws):
     )  # fmt: skip
 
 
-def test_long_histories_are_down_weighted_as_in_the_exact_likelihood(way):
+@pytest.mark.parametrize("values", [None, [[0.5, 3.0], [], [1.0, 0.25, 2.0]]], ids=["plain", "weighted"])
+def test_users_and_interactions_are_weighted_as_in_the_exact_likelihood(way, values):
     inputs, rows = problem(3, 2, 4, 10), [[0, 4], [], [1, 2, 9]]
-    batch = replace(histories(rows), balance=0.5)
+    batch = replace(histories(rows, values), balance=0.5)
     local = gather(batch, Given(torch.zeros(10), "uniform", list(range(10)) * 3), 30, None)
     weight = [torch.tensor(1.0)]
     estimated, gradients = with_gradients(

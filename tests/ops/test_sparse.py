@@ -14,6 +14,7 @@ from tests.truth import (
     assert_near,
     assert_same,
     choose_rows,
+    choose_values,
     histories,
     mask_of,
     mixed_weights,
@@ -25,16 +26,18 @@ from tests.truth import (
 )
 
 
-def naive_sums(table, log_c, rows, keep=None):
+def naive_sums(table, log_c, rows, keep=None, values=None):
     """A_uk and Q_uk, interaction by interaction."""
+    weights = None if values is None else [value for row in values for value in row]
     place, a, q = 0, [], []
     for history in rows:
         sums = torch.zeros(log_c.shape[1], table.shape[1]).double() * table.sum()
         squares = torch.zeros(log_c.shape[1]).double() * log_c.sum()
         for item in history:
             kept = 1.0 if keep is None else keep[place]
-            sums = sums + kept * log_c[item].exp()[:, None] * table[item]
-            squares = squares + log_c[item].exp() ** 2
+            weighted = log_c[item].exp() * (1.0 if weights is None else weights[place])
+            sums = sums + kept * weighted[:, None] * table[item]
+            squares = squares + weighted**2
             place += 1
         a.append(sums)
         q.append(squares)
@@ -92,6 +95,23 @@ def test_sums_by_concept_and_their_gradients_equal_the_formula(mkl, shape, dropp
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("way", ["cpu", pytest.param("triton", marks=KERNELS)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_weights_of_interactions_count_in_all_sums(way, shape, request):
+    rows = rows_for(shape[0], shape[3])
+    values = choose_values(rows)
+    placed, kind, device = histories(rows, values), torch.float64, "cpu"
+    if way == "triton":
+        request.getfixturevalue("by_kernels")
+        placed, kind, device = somewhere(rows, values), torch.float32, DEVICE
+    tolerance = DOUBLE if way == "cpu" else SINGLE
+    assert_same(
+        lambda *t: sum_by_concept(*t, placed), lambda *t: naive_sums(*t, rows, values=values),
+        table_and_assignment(*shape[1:]), weights_of_sums(*shape[:3]), tolerance, kind, device,
+    )  # fmt: skip
+    check_positives(lambda *t: positives(*t, 0.1, placed), shape, rows, tolerance, kind, device, values)
+
+
 @runs_kernels
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums_by_concept_of_the_kernels_equal_the_formula(chunks, shape):
@@ -125,9 +145,11 @@ def test_positives_of_the_kernels_equal_the_formula(chunks, shape):
     )
 
 
-def check_positives(ours, shape, rows, tolerance, kind, device="cpu"):
+def check_positives(ours, shape, rows, tolerance, kind, device="cpu", values=None):
     weights = [mixed_weights(shape[0]), mixed_weights(shape[0]).flip(0)]
-    assert_same(ours, lambda *t: naive_positives(*t, 0.1, rows), problem(*shape), weights, tolerance, kind, device)
+    assert_same(
+        ours, lambda *t: naive_positives(*t, 0.1, rows, values), problem(*shape), weights, tolerance, kind, device
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.001, 10.0])

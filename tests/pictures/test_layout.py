@@ -89,3 +89,19 @@ def test_a_component_lies_among_its_most_similar_items_despite_outliers():
     np.testing.assert_allclose(found[:2], [[-0.5, 0], [0.5, 0]], atol=1e-6)
     np.testing.assert_allclose(found[2], [np.median(x), np.median(y)])
     assert around(x[:4], y[:4], items[:4], np.ones((2, 3))).shape == (2, 2)
+
+
+def test_new_items_lie_among_the_trained_ones_most_like_them(trained):
+    from macrid.additions import add_items
+    from macrid.cold import narrowed
+
+    model = trained[0]
+    x, y = rough(model)
+    wide = narrowed(model)
+    add_items(wide, [{"id": "new", "category": "bags"}])
+    wide_x, wide_y = module.with_new(x, y, wide)
+    assert (wide_x[:-1] == x).all()
+    assert len(wide_x) == len(wide_y) == len(model.items) + 1
+    concept = model.concepts_of_items() == wide.concepts_of_items()[-1]
+    here, others = (np.hypot(x[part] - wide_x[-1], y[part] - wide_y[-1]).mean() for part in (concept, ~concept))
+    assert here < others

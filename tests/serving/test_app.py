@@ -120,7 +120,7 @@ def test_an_item_that_two_concepts_share_has_both(client, shop_model):
     assert item.concepts[item.concept] == max(item.concepts)
     assert item.concepts[item.second_concept] == sorted(item.concepts)[-2] >= 0.25 * max(item.concepts)
     assert item.second_share == pytest.approx(item.concepts[item.second_concept], abs=1e-4)
-    (listed,) = ok(client.post("/v1/items", json={"ids": [most]}))["items"]
+    (listed,) = ok(client.post("/v1/items/lookup", json={"ids": [most]}))["items"]
     assert (listed["second_concept"], listed["second_share"]) == (item.second_concept, item.second_share)
     item = about.Item.model_validate(ok(client.get(f"/v1/items/{least}")))
     assert (item.second_concept, item.second_share) == (None, None)
@@ -188,7 +188,7 @@ def test_search_tolerates_typos_and_is_paged(client):
 
 
 def test_items_are_returned_by_id_without_duplicates(client):
-    content = ok(client.post("/v1/items", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
+    content = ok(client.post("/v1/items/lookup", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
     assert [item["id"] for item in content["items"]] == ["mug-0003", "bag-0007"]
     assert content["items"][1]["title"] == ok(client.get("/v1/items/bag-0007"))["title"]
     assert content["unknown"] == ["gone"]
@@ -363,9 +363,19 @@ def test_explanations_match_the_library(client, shop_model):
         assert item["reason"]["share"] == pytest.approx(reason.share, abs=1e-6)
 
 
-def test_an_empty_history_falls_back_to_a_generic_ranking(client, shop_model):
-    content = ok(client.post("/v1/recommend", json={"history": [], "n": 3, "explain": True}))
+@pytest.mark.parametrize("history", [[], ["gone"]])
+def test_a_history_without_known_items_falls_back_to_what_is_popular_and_says_so(client, shop_model, history):
+    content = ok(client.post("/v1/recommend", json={"history": history, "n": 3, "explain": True}))
+    lists.Recommended.model_validate(content)
     assert [item["id"] for item in content["items"]] == shop_model.recommend([], 3).ids
+    assert content["fallback"]
+    assert content["warnings"] == ["no known item in the history: these are the most popular items"]
+    assert content["unknown"] == history
+    moved = ok(client.post("/v1/recommend", json={"history": history, "moves": [{"concept": 1, "share": 0.5}]}))
+    assert "fallback" not in moved
+    assert len(moved["warnings"]) == len(history)  # where moves start from
+    strict = client.post("/v1/recommend", json={"history": ["gone"], "rules": {"strict": True}})
+    problem(strict, 422, "gone", "bag-0011")
 
 
 def test_a_batch_returns_one_list_per_history(client, shop_model):
@@ -373,8 +383,7 @@ def test_a_batch_returns_one_list_per_history(client, shop_model):
     content = ok(client.post("/v1/recommend/batch", json={"histories": histories, "n": 7, "exclude": ["bag-0001"]}))
     for history, row in zip(histories, content["results"], strict=True):
         assert [item["id"] for item in row["items"]] == shop_model.recommend(history, 7, exclude=["bag-0001"]).ids
-    wrong = client.post("/v1/recommend/batch", json={"histories": [["bag-0011"], ["gone"]]})
-    problem(wrong, 422, "histories[1]", "gone")
+    assert content["results"][-1]["fallback"]
     many = client.post("/v1/recommend/batch", json={"histories": [[]] * 300, "n": 400})
     problem(many, 422, "100,000")
 
@@ -408,15 +417,20 @@ def test_a_walk_matches_the_library(client, shop_model):
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "words"),
     [
-        ("POST", "/v1/recommend", {"history": ["gone"]}, 422, ["gone", "bag-0011"]),
         ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["history", "user"]),
         ("POST", "/v1/recommend", {}, 422, ["history", "user"]),
         ("POST", "/v1/recommend", {"user": "nobody"}, 404, ["nobody", "test-0"]),
         ("POST", "/v1/recommend", {"history": [], "n": 0}, 422, ["n:"]),
-        ("POST", "/v1/recommend", {"history": [], "n": 600}, 422, ["600", "500"]),
+        ("POST", "/v1/recommend", {"history": [], "n": 600, "rules": {"strict": True}}, 422, ["600", "500"]),
         ("POST", "/v1/recommend", {"history": [], "colour": "red"}, 422, ["colour"]),
         ("POST", "/v1/recommend", {"history": [True]}, 422, ["history[0]"]),
-        ("POST", "/v1/recommend", {"history": [], "include": ["gone"]}, 422, ["include", "gone"]),
+        (
+            "POST",
+            "/v1/recommend",
+            {"history": [], "include": ["gone"], "rules": {"strict": True}},
+            422,
+            ["include", "gone"],
+        ),
         ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 99, "share": 0.1}]}, 422, ["99"]),
         ("POST", "/v1/recommend", {"history": [], "moves": [{"concept": 1}]}, 422, []),
         ("POST", "/v1/recommend", {"history": [], "moves": [{"towards": "taste", "amount": 1}]}, 422, ["taste"]),

@@ -62,7 +62,7 @@ def process_is(monkeypatch):
 def quick(monkeypatch):
     """Instant map and inspection."""
     monkeypatch.setattr("macrid.pictures.layout.layout", lambda model: (np.zeros(3, "f4"), np.ones(3, "f4")))
-    monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories: {"made": 1})
+    monkeypatch.setattr("macrid.report.inspection.inspect", lambda model, histories, is_final: {"made": 1})
 
 
 def wait(task):

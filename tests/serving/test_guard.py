@@ -178,7 +178,7 @@ def test_only_files_of_the_studio_are_served(client):
         ("/v1/recommend", {"history": [], "n": 1, "moves": [{"concept": 0, "share": 0.5}] * 2}, ["2", "1"]),
         ("/v1/recommend/batch", {"histories": [[], [], []], "n": 1}, ["3", "2"]),
         ("/v1/encode", {"history": ["a", "b", "c", "d", "e"]}, ["4"]),
-        ("/v1/items", {"ids": ["a", "b", "c", "d", "e"]}, ["4"]),
+        ("/v1/items/lookup", {"ids": ["a", "b", "c", "d", "e"]}, ["4"]),
     ],
 )
 def test_requests_beyond_a_limit_are_refused_with_the_limit(tight, path, body, words):
@@ -260,7 +260,7 @@ def test_nobody_beyond_this_machine_gets_in_unless_allowed(popularity_run, host)
         create_app(popularity_run, ServingSettings.make(host=host, **allowed)).state.service.close()
 
 
-@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/encode", "/v1/items"])
+@pytest.mark.parametrize("path", ["/v1/recommend", "/v1/encode", "/v1/items", "/v1/items/lookup"])
 def test_a_client_that_leaves_early_is_no_error(client, caplog, path):
     sent, parts = [], [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
     headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
@@ -289,7 +289,16 @@ HOSTILE = [
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/recommend", "/v1/recommend/batch", "/v1/encode", "/v1/traverse", "/v1/items", "/v1/reload", "/v1/concepts/0"],
+    [
+        "/v1/recommend",
+        "/v1/recommend/batch",
+        "/v1/encode",
+        "/v1/traverse",
+        "/v1/items",
+        "/v1/items/lookup",
+        "/v1/reload",
+        "/v1/concepts/0",
+    ],
 )
 def test_json_that_is_no_json_or_not_of_the_right_type_is_refused(client, path):
     method = "PATCH" if path == "/v1/concepts/0" else "POST"

@@ -21,7 +21,7 @@ from macrid.settings import ServingSettings
 
 pytestmark = pytest.mark.alone  # uses signals, and processes that wait for each other
 
-SHARED = (r"/model\.safetensors$", r"/macrid-serving-\w+/\w+\.safetensors$")
+SHARED = (r"/model\.safetensors$", r"/macrid-serving-\w+/[\w-]+\.safetensors$")
 ASK = json.dumps({"history": ["bag-0011", "mug-0003"], "n": 5})
 
 

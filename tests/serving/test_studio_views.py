@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from benchmarks.studio import KNOB
 
+import macrid
 from macrid import runs
 from tests.serving.browser import Site, ids, wait_until
 
@@ -249,6 +250,21 @@ def test_a_model_without_concepts_has_a_list_but_no_knobs(visit, popularity_run,
         for name in TABS:
             open_tab(studio, name)
             check_texts(studio)
+
+
+@pytest.mark.parametrize("heldout", [50, 0])
+def test_the_report_says_which_model_the_scores_belong_to_and_why_there_are_none(visit, shop, tmp_path, heldout):
+    own = {"epochs": 2, "device": "cpu", "dim": 4, "model": "multdae", "baselines": False}
+    macrid.train(shop.split(heldout), tmp_path / "run", final=True, **own)
+    with Site(tmp_path / "run") as site:
+        studio = visit(site, "?view=report")
+        text = studio.one("[aria-labelledby=report-scores]")
+        text.get_by_text("trained on everybody" if heldout else "Nobody was held out").wait_for()
+        training = studio.one(".report").get_by_text(re.compile("^2 epochs"))
+        training.wait_for()
+        assert ("first training" in training.inner_text()) == bool(heldout)
+        assert ("was best" in training.inner_text()) == bool(heldout)
+        check_texts(studio)
 
 
 def test_knobs_work_without_titles_names_and_pictures(visit, trained, tmp_path):

@@ -41,10 +41,10 @@ export function service() {
   return {
     sent,
     /** @param {(request: RecommendRequest) => object} [make] */
-    async answer(make = () => ({})) {
+    async answer(make = () => ({}), status = 200) {
       const next = open.shift();
       if (!next) throw new Error("no request was sent");
-      next.done(Response.json({ items: [], warnings: [], moves: next.body.moves, ...make(next.body) }));
+      next.done(Response.json({ items: [], warnings: [], moves: next.body.moves, ...make(next.body) }, { status }));
       await new Promise((done) => setTimeout(done));
       await new Promise((done) => setTimeout(done));
     },

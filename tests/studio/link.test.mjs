@@ -11,6 +11,7 @@ const FULL = {
   user: null,
   history: ["a/b?c=d#e", "ü & ü", "12"],
   moves: [{ concept: 2, dimension: 3, to: -0.25, axis: "0f3a", name: "size: small & large", concept_name: "bags" }, { concept: 1, share: 0.6, concept_name: "belts: all" }, { towards: "genres: Sci-Fi & more", amount: -1.5 }, { concept: 0, dimension: 11, to: 1e-5 }],
+  rules: { where: "price < 30 and colour = 'red & blue'", diversity: 0.3, at_most: { genres: 2 } },
   run: "autumn",
   concept: 2,
   list: "concept",
@@ -27,6 +28,11 @@ test("a link restores the whole state", () => {
 test("an empty query is the initial state, whose query is empty", () => {
   assert.equal(write(read("")), "");
   assert.equal(read("").view, "picks");
+});
+
+test("rules that cannot be read are none", () => {
+  for (const text of ["{", "[]", "null", "3", ""]) assert.deepEqual(read(`?rules=${encodeURIComponent(text)}`).rules, {});
+  assert.equal(write({ ...read(""), rules: {} }), "");
 });
 
 test("a link names the served run, or the run of its moves", () => {

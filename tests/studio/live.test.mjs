@@ -54,6 +54,17 @@ test("a drag requests no list of every concept; its end does", async () => {
   assert.deepEqual(live.lists?.map(({ concept }) => concept), [1, 0], "rows stay where they are");
 });
 
+test("shelves are a rule of the request, not of the link, and come in the order of their shares", async () => {
+  const { store, live, sent, answer } = await opened("?user=u&list=concepts", rows);
+  store.step({ list: "shelves", rules: { where: "price < 3" } });
+  const shelf = (/** @type {number} */ concept) => ({ concept, name: "", share: 0.5, items: [{ id: String(concept), score: 0 }] });
+  await answer(() => ({ shelves: [shelf(0), shelf(1)] }));
+  assert.deepEqual(sent[0].rules, { where: "price < 3", shelves: true });
+  assert.deepEqual(live.lists?.map(({ concept, share }) => [concept, share]), [[0, 0.5], [1, 0.5]]);
+  assert.equal(live.hasShelves, true);
+  assert.equal(new URLSearchParams(store.link().slice(2)).get("rules"), '{"where":"price < 3"}');
+});
+
 test("badges come from the service", async () => {
   const { store, live, answer } = await opened();
   const moved = { in: [{ id: "b", before: null, after: 1 }], out: [], up: [], down: [] };
@@ -104,4 +115,22 @@ test("moves of a link are sent with their run, and the applied moves are adopted
   store.step({ moves: to(0.9) });
   await requests.answer(rows);
   assert.deepEqual(live.warnings, []);
+});
+
+test("rules are part of the request, and those that are wrong leave the list as it was", async () => {
+  const { store, live, sent, answer } = await opened("?user=u", () => ({ items: [{ id: "a", score: 0 }] }));
+  store.step({ rules: { where: "prise < 3" } });
+  assert.deepEqual(sent[0].rules, { where: "prise < 3" });
+  const problem = { detail: "rules.where, character 1: wrong", errors: [{ at: "rules.where", message: "wrong" }] };
+  await answer(() => problem, 422);
+  assert.equal(live.rulesError, "where, character 1: wrong");
+  assert.equal(live.error, null);
+  assert.deepEqual(live.lists?.map(({ items }) => items[0].id), ["a"]);
+  assert.equal(sent.length, 1, "the same rules are not sent again");
+  store.step({ rules: { where: "price < 3", diversity: 0.3 } });
+  const diversity = { kept: 0.5, score: 1, similarity: 0.1, similarity_without: 0.2 };
+  await answer(() => ({ items: [{ id: "b", score: 0 }], diversity }));
+  assert.equal(live.rulesError, null);
+  assert.deepEqual(live.diversity, diversity);
+  assert.deepEqual(live.lists?.map(({ items }) => items[0].id), ["b"]);
 });

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 
 import typer
 
-# Idle torch threads should spin only briefly: long spinning makes training many times slower on shared cores, and no
-# spinning a fifth slower on free ones. Must be set before torch is loaded; no module imported here loads it.
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-
 from macrid.cli import (
     axes,
     data,
     demo,
+    diff,
     doctor,
     evaluate,
     inspect,
+    items,
     map,
+    mcp,
     names,
     recommend,
     reproduce,
@@ -29,6 +27,7 @@ from macrid.cli import (
     train,
     traverse,
     tune,
+    users,
 )
 from macrid.cli.common import Command, show_warning
 from macrid.cli.ending import check_working_folder, end, flush, prepare_streams
@@ -50,12 +49,16 @@ app.command()(evaluate.evaluate)
 app.command(cls=Command)(recommend.recommend)
 app.command()(similar.similar)
 app.command()(traverse.traverse)
-app.command()(steer.steer)
+app.command(cls=Command)(steer.steer)
 app.command()(inspect.inspect)
+app.command()(diff.diff)
 app.command()(axes.axes)
 app.command()(names.names)
+app.add_typer(items.app, name="items")
 app.command("map")(map.draw_map)
 app.command(cls=Command)(serve.serve)
+app.command()(mcp.mcp)
+app.add_typer(users.app, name="users")
 app.command()(reproduce.reproduce)
 app.command()(doctor.doctor)
 

@@ -41,9 +41,9 @@ def axes(
     from macrid.runs import keep, load, read_validation
 
     with working("turning"):
-        model: Any = load(run, "cpu")
+        model: Any = load(run, "cpu", added=False)
         choice = understand(model, [by], attributes=attribute or None, always=always, seed=seed)
-        measure_effects(model, read_validation(run))
+        measure_effects(model, read_validation(run, added=False))
         keep(model, run)
     meaning = meaning_of(model)
     evidence = {kind: [None if np.isnan(v) else float(v) for v in values] for kind, values in choice.evidence.items()}

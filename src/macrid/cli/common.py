@@ -25,7 +25,7 @@ from macrid.settings import ADVANCED, COMMON, Settings
 if TYPE_CHECKING:
     from macrid.data.ids import Ids
     from macrid.data.split import Split
-    from macrid.models.base import ScoredItem
+    from macrid.models.results import ScoredItem
 
 UNWRAPPED = 100_000  # columns, when not on a terminal
 FLAGS = {"learning_rate": ("--learning-rate", "--lr"), "port": ("--port", "-p")}  # of settings with a second one
@@ -212,8 +212,11 @@ def table(
 
 def items_table(items: Iterable[ScoredItem], score: str) -> Table:
     """Items, best first."""
-    rows = ((i, item.id, item.title, f"{item.score:.3f}", item.concept) for i, item in enumerate(items, start=1))
-    return table(("#", "item", "title", score, "concept"), rows, numbers=("#", score, "concept"))
+    rows = (
+        (i, item.id, item.title, f"{item.score:.3f}", item.concept, None if item.new is None else "new")
+        for i, item in enumerate(items, start=1)
+    )
+    return table(("#", "item", "title", score, "concept", ""), rows, numbers=("#", score, "concept"))
 
 
 def number(value: float | None, form: str = ".2f", missing: str = "") -> str:

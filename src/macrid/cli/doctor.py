@@ -15,6 +15,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from macrid.cli.common import console, print_json, table
+from macrid.openmp import described
 from macrid.version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "safetensors", "typer", "rich")
@@ -86,7 +87,7 @@ def _checks() -> list[tuple[str, bool, str]]:
             checks.append((package, True, version(package)))
         except PackageNotFoundError:
             checks.append((package, False, f"missing; pip install {package}"))
-    checks.append(_compute())
+    checks += [_compute(), ("OpenMP", True, described())]
     checks += _folders()
     return checks
 

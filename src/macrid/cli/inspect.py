@@ -56,15 +56,18 @@ def inspect(
     if beside is not None and not control:
         raise typer.BadParameter("--beside needs --control")
     from macrid.report import inspection
-    from macrid.runs import load, read_heldout, read_histories
+    from macrid.runs import load, read_added, read_heldout, read_histories, read_metrics
 
     if control:
         read_heldout(run, split or "test")  # fail early if there are none
     with working("inspecting"):
-        model = load(run, "cpu")
-        report = inspection.inspect(model, read_histories(run, split))
+        model = load(run, "cpu", added=False)
+        histories = read_histories(run, split, added=False)
+        report = inspection.inspect(model, histories, is_final="final" in read_metrics(run))
+        if (added := read_added(run)) is not None:
+            report["added"] = {"items": len(added), "strength": added.strength.as_json()}
         if others:
-            report["agreement"] = inspection.compare([model, *(load(other, "cpu") for other in others)])
+            report["agreement"] = inspection.compare([model, *(load(other, "cpu", added=False) for other in others)])
     if control:
         report["control"] = _measured(model, run, beside, split or "test")
     if json:
@@ -77,14 +80,14 @@ def _measured(model: Recommender, run: Path, beside: Path | None, split: str) ->
     from macrid.report.controllability import measure
     from macrid.runs import load, read_heldout
 
-    other = None if beside is None else load(beside, "cpu")
+    other = None if beside is None else load(beside, "cpu", added=False)
     with step_progress() as progress:
         bar = progress.add_task("turning knobs", total=None, status="")
 
         def on_knob(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total, status=f"{done} of {total}")
 
-        return measure(model, read_heldout(run, split), beside=other, on_knob=on_knob).as_json()
+        return measure(model, read_heldout(run, split, added=False), beside=other, on_knob=on_knob).as_json()
 
 
 def show(report: dict[str, Any]) -> None:
@@ -95,6 +98,12 @@ def show(report: dict[str, Any]) -> None:
     if report["users"]:
         counts.append(f"{report['users']:,} held-out users")
     console.print(f"{report['model']}: {', '.join(counts)}")
+    if "added" in report:
+        added = report["added"]
+        console.print(
+            f"{added['items']:,} new item{'s' * (added['items'] > 1)} since training, placed with strength"
+            f" {added['strength']['strength']:.2f}; what follows leaves them out (macrid items list)"
+        )
     if report["preset"] is not None:
         console.print(f"preset {report['preset']}, {report['neighbours'] or 'no'} neighbours per item")
     if report["best_share"] is not None:

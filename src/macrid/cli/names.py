@@ -47,7 +47,7 @@ def names(
     from macrid.runs import keep, load, read_names, read_validation, write_names
 
     with working("naming"):
-        model: Any = load(run, "cpu")
+        model: Any = load(run, "cpu", added=False)
         space_of(model)
         meaning = meaning_of(model)
         fresh = meaning.names is None or anew or reset
@@ -55,7 +55,7 @@ def names(
         _renamed(names, rename)  # raises an error before anything is written
         meaning.names = names
         if effects:
-            measure_effects(model, read_validation(run))
+            measure_effects(model, read_validation(run, added=False))
         if fresh or effects:
             keep(model, run)
         if rename:

@@ -22,22 +22,23 @@ from macrid.cli.common import (
     table,
     working,
 )
+from macrid.cli.rules import rules_from, show_rules, takes_rules
 from macrid.errors import DataError, UnknownItemsWarning
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
     from macrid.control.explain import Reason
-    from macrid.models.base import Recommendations, Recommender
+    from macrid.models.base import Recommender
+    from macrid.models.results import Recommendations
 
 for_many = partial(typer.Option, rich_help_panel="Many users")
 
 
+@takes_rules
 def recommend(
     run: Path = typer.Argument(help="A run."),
     history: list[str] = typer.Option([], help="Item ids, comma-separated; repeatable."),
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
-    include: list[str] = typer.Option([], help="Choose only among these items (ids, comma-separated)."),
-    exclude: list[str] = typer.Option([], help="Never recommend these items (ids, comma-separated)."),
     exclude_seen: bool = typer.Option(True, "--exclude-seen/--keep-seen", help="Whether to leave out the history."),
     input: Path | None = for_many(None, help="A table of users and items (Parquet or CSV), one event per row."),
     output: Path | None = for_many(None, help="The Parquet file to write."),
@@ -52,12 +53,15 @@ def recommend(
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+    **options: Any,
 ) -> None:
     """Recommend for one history, or for every user in a file.
 
     Example: macrid recommend runs/ml-1m --history 260,1196,1210 -n 10
 
     Example: macrid recommend runs/ml-1m --history 260,1196,1210 --explain
+
+    Example: macrid recommend runs/ml-1m --history 260,1196 --where "year > 1990" --diversity 0.3 --at-most genres=3
 
     Example: macrid recommend runs/ml-1m --input users.parquet --output recs.parquet -n 50
     """
@@ -79,10 +83,7 @@ def recommend(
 
     with working("loading"):
         model = load(run, device)
-    limits: dict[str, Any] = {
-        "include": parse_ids(include, model.items) if include else None,
-        "exclude": parse_ids(exclude, model.items) if exclude else None,
-    }
+    rules = rules_from(options, model.items)
     if input is not None and output is not None:
         if min_rating is None and rating_col is None:
             min_rating = model.min_rating
@@ -92,31 +93,34 @@ def recommend(
             "rating": number_or_name(rating_col),
         }
         how = {**columns, "min_rating": min_rating, "encoding": encoding}
-        counts = _recommend_for_all(model, input, output, n, how, {**limits, "exclude_seen": exclude_seen})
+        counts = _recommend_for_all(model, input, output, n, how, {**rules, "exclude_seen": exclude_seen})
         if json:
             print_json(counts)
         else:
-            console.print(f"{output}: {counts['users']:,} users × {n} items")
+            rows = f"{n} items" if counts["rows"] == n * counts["users"] else f"at most {n} items"
+            console.print(f"{output}: {counts['users']:,} users × {rows}")
         return
     ids = parse_ids(history, model.items)
-    ranking = model.recommend(ids, n, exclude_seen=exclude_seen, **limits)
+    ranking = model.recommend(ids, n, exclude_seen=exclude_seen, **rules)
     reasons = _reasons(model, ids, ranking) if explain else None
     if json:
-        items = [item.as_json() for item in ranking] if reasons is None else [reason.as_json() for reason in reasons]
-        print_json({"unknown": [str(value) for value in ranking.unknown], "items": items})
-    elif reasons is not None:
+        items = {} if reasons is None else {"items": [reason.as_json() for reason in reasons]}
+        print_json(ranking.as_json() | items)
+        return
+    if reasons is not None:
         console.print(_explained(reasons))
         console.print(f"+: how much this item raises the {model.score_name}", style="dim")
     else:
         console.print(items_table(ranking, model.score_name))
+    show_rules(ranking, model.score_name)
 
 
 def _recommend_for_all(
-    model: Recommender, source: Path, output: Path, n: int, columns: dict[str, Any], limits: dict[str, Any]
+    model: Recommender, source: Path, output: Path, n: int, columns: dict[str, Any], rules: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write n items for every user who has that many left.
+    """Write n items for every user, or as many as are left.
 
-    columns: user, item, rating, min_rating and encoding. limits: exclude_seen, include and exclude.
+    columns: user, item, rating, min_rating and encoding. rules: those of `model.recommend`, and exclude_seen.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -134,14 +138,14 @@ def _recommend_for_all(
         def show(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total, status=f"{done:,} users")
 
-        ranked = recommend_many(model, users, n, **limits, progress=show)
+        ranked = recommend_many(model, users, n, **rules, progress=show)
     sink = pa.BufferOutputStream()
     pq.write_table(ranked, sink)
     with writing(output, DataError):
         write_atomically(output, sink.getvalue().to_pybytes())
-    answered = ranked.num_rows // n
-    left_out = len(users.users) - answered
-    return {"output": str(output), "users": answered, "left_out": left_out, "unknown": len(users.unknown)}
+    answered = len(ranked["user"].unique())
+    counts = {"users": answered, "left_out": len(users.users) - answered, "unknown": len(users.unknown)}
+    return {"output": str(output), **counts, "rows": ranked.num_rows}
 
 
 def _reasons(model: Recommender, history: list[Any], ranking: Recommendations) -> list[Reason]:
@@ -160,6 +164,7 @@ def _explained(reasons: Sequence[Reason]) -> Table:
         concept = shortened(reason.concept_name or f"concept {reason.item.concept}", 24)
         share = None if reason.share is None else f"{reason.share:.0%} {concept}"
         pulls = [f"{pull.amount:+.2f} {pull.title or pull.id}" for pull in reason.pulls if pull.amount > 0]
+        pulls += [] if reason.item.new is None else [f"new: {reason.item.new}"]
         raised_by = "\n".join(shortened(pull, room) for pull in pulls) or "–"
         rows.append((rank, reason.item.title or reason.item.id, share, raised_by))
     return table(("#", "item", "because you have", "raised by"), rows, numbers=("#",))

@@ -14,6 +14,7 @@ from macrid.errors import MacridError
 from macrid.settings import ServingSettings
 
 TOKEN = "MACRID_TOKEN"
+EVENTS = "MACRID_EVENTS"
 
 
 @takes_settings(ServingSettings)
@@ -26,8 +27,17 @@ def serve(
         show_envvar=False,
         help=f"A secret that every API request must carry; better set as {TOKEN} in the environment.",
     ),
+    events: str | None = typer.Option(
+        None,
+        envvar=EVENTS,
+        show_envvar=False,
+        help=f"{ServingSettings.model_fields['events'].description} Better set as {EVENTS} in the environment.",
+    ),
     users: Path | None = setting(ServingSettings, "users"),
     pictures: Path | None = setting(ServingSettings, "pictures"),
+    rules: Path | None = setting(ServingSettings, "rules"),
+    exclude_file: Path | None = setting(ServingSettings, "exclude_file"),
+    include_file: Path | None = setting(ServingSettings, "include_file"),
     hosts: list[str] = advanced([], "--name", help="A host name the service answers to; repeatable."),
     origins: list[str] = advanced(
         [], "--origin", help="A website whose pages may call the API, such as https://shop.example; repeatable."
@@ -42,11 +52,15 @@ def serve(
 
     Example: macrid serve runs/shop
 
+    Example: macrid serve runs/shop --rules rules.json --exclude-file out-of-stock.txt
+
     Example: MACRID_TOKEN=… macrid serve runs/shop --host 0.0.0.0 --workers 4
     """
-    settings |= {"token": token, "users": users and str(users), "pictures": pictures and str(pictures)}
+    files = {"users": users, "pictures": pictures, "rules": rules}
+    files |= {"exclude_file": exclude_file, "include_file": include_file}
+    settings |= {"token": token} | {name: file and str(file) for name, file in files.items()}
     settings |= {"hosts": tuple(hosts) or None, "origins": tuple(origins) or None}
-    settings |= {"open": open}
+    settings |= {"open": open, "events": events}
     start(run, ServingSettings.make(options_for(ServingSettings, settings)), browser=browser)
 
 

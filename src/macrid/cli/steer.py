@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +12,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from macrid.cli.common import console, number_or_name, parse_ids, print_json, signed, table, working
-from macrid.errors import RequestError
+from macrid.cli.common import console, error_console, number_or_name, parse_ids, print_json, signed, table, working
+from macrid.cli.rules import rules_from, show_rules, takes_rules
+from macrid.errors import RangeWarning, RequestError
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
     from macrid.control.state import Effect
     from macrid.control.steer import Steered
+    from macrid.control.words import Wishes
     from macrid.models.base import Recommender
 
 
+@takes_rules
 def steer(
     run: Path = typer.Argument(help="A run."),
     history: list[str] = typer.Option([], help="Item ids, comma-separated; repeatable."),
@@ -36,10 +40,14 @@ def steer(
         None, help="How far towards or away: 1, the default, is half the range of real users."
     ),
     share: float | None = typer.Option(None, help="The share of recommendations --concept should get: 0 to 1."),
+    words: str | None = typer.Option(
+        None, help='Wishes in words, such as "newer, less horror"; "like TITLE" adds to the history.'
+    ),
     moves: str | None = typer.Option(None, help="Earlier moves as JSON: the 'moves' of an earlier answer."),
     beyond: bool = typer.Option(False, help="Allow moves beyond the range of real users."),
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
+    **options: Any,
 ) -> None:
     """Move a user's component along a dimension or an attribute, or change a concept's share; then recommend again.
 
@@ -47,16 +55,20 @@ def steer(
 
     Example: macrid steer runs/ml-1m --history 260,1196,1210 --towards year --amount 0.5
 
-    Example: macrid steer runs/shop --history bag-0001,mug-0003 --concept bags --share 0.8
+    Example: macrid steer runs/shop --history bag-0001,mug-0003 --concept bags --share 0.8 --where "price < 40"
+
+    Example: macrid steer runs/ml-1m --history 260,1196,1210 --words "newer, less horror, no westerns"
     """
-    if not history:
+    if not history and words is None:
         raise typer.BadParameter("give --history, the user's items")
-    far = {"--to": to, "--by": by, "--towards": towards, "--away-from": away_from, "--share": share}
+    far = {"--to": to, "--by": by, "--towards": towards, "--away-from": away_from, "--share": share, "--words": words}
     kinds = [option for option, value in far.items() if value is not None]
     if len(kinds) > 1:
         raise typer.BadParameter(f"give only one of {' and '.join(kinds)}; pass earlier moves as --moves")
     if not kinds and (moves is None or concept is not None or dimension is not None or amount is not None):
-        raise typer.BadParameter("give a move: --concept K --dimension J --to V, --towards ATTRIBUTE, or --share S")
+        raise typer.BadParameter(
+            "give a move: --concept K --dimension J --to V, --towards ATTRIBUTE, --share S, or --words"
+        )
     if (to is not None or by is not None) and (concept is None or dimension is None):
         raise typer.BadParameter(f"{kinds[0]} needs --concept and --dimension")
     if share is not None and concept is None:
@@ -70,16 +82,53 @@ def steer(
         move |= {"towards": away_from if towards is None else towards, "amount": -amount if towards is None else amount}
     move = {name: value for name, value in move.items() if value is not None}
     from macrid.control.steer import steer as moved
+    from macrid.control.words import Words
     from macrid.runs import load
 
     earlier = [] if moves is None else _read(moves)
     with working("loading"):
         model = load(run, "cpu")
-    steered = moved(model, parse_ids(history, model.items), moves=earlier, n=n, bounded=not beyond, **move)
+    rules = rules_from(options, model.items)
+    items, wishes = parse_ids(history, model.items), None
+    if words is not None:
+        wishes = Words(model)(words)
+        items, earlier = [*items, *wishes.history], [*earlier, *wishes.moves]
+        _check(wishes, items, earlier)
+        conditions = [condition for condition in (rules["where"], wishes.where) if condition is not None]
+        rules["where"] = " and ".join(f"({condition})" for condition in conditions) or None
+    with warnings.catch_warnings():
+        if words is not None:  # no number was given that could be too large
+            warnings.simplefilter("ignore", RangeWarning)
+        steered = moved(model, items, moves=earlier, n=n, bounded=not beyond, **rules, **move)
     if json:
-        print_json(steered.as_json())
+        print_json(steered.as_json() | ({} if wishes is None else {"words": wishes.as_json()}))
+        return
+    if wishes is None:
+        console.print(_effects(model, steered.effects))
     else:
-        _show(model, steered)
+        _show_wishes(wishes)
+    console.print()
+    _show(model, steered)
+    show_rules(steered, model.score_name)
+
+
+def _check(wishes: Wishes, history: Sequence[Any], moves: Sequence[Any]) -> None:
+    """Refuse words that change nothing, and those without anybody to change it for."""
+    reasons = "; ".join(f"'{entry.text}': {entry.why}" for entry in wishes.not_understood)
+    if not history:
+        raise RequestError(f"--words: {reasons or 'no item is named'}; give --history, or write like TITLE")
+    if not moves and wishes.where is None and not wishes.history:
+        raise RequestError(f"--words: {reasons or 'no wish in it; write one such as newer'}")
+
+
+def _show_wishes(wishes: Wishes) -> None:
+    for entry in wishes.understood:
+        console.print(Text.assemble(entry.text, (f": {entry.meaning}", "dim")), soft_wrap=True)
+    for missed in wishes.not_understood:
+        error_console.print(
+            Text.assemble(("not understood: ", "yellow"), f"{missed.text}: {missed.why}"), soft_wrap=True
+        )
+    console.print()
 
 
 def _read(text: str) -> list[Any]:
@@ -93,8 +142,6 @@ def _read(text: str) -> list[Any]:
 
 
 def _show(model: Recommender, steered: Steered) -> None:
-    console.print(_effects(model, steered.effects))
-    console.print()
     was = {item.id: rank for rank, item in enumerate(steered.before, start=1)}
     rows = []
     for rank, item in enumerate(steered, start=1):

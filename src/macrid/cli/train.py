@@ -38,8 +38,11 @@ from macrid.settings import (
 )
 
 if TYPE_CHECKING:
+    from macrid.callbacks import Callback
+    from macrid.fitting import Progress
     from macrid.models.base import Recommender
-    from macrid.workflow import Progress
+
+LOGGING = "Logging"
 
 
 @takes_settings(MacridVAESettings, EASESettings, TrainingSettings)
@@ -59,6 +62,13 @@ def train(
         " numeric columns, each of which gets a dimension. Cells may be empty.",
         rich_help_panel=TRAINING,
     ),
+    warm_start: Path | None = typer.Option(
+        None,
+        "--warm-start",
+        metavar="RUN",
+        help="Start from a run of a macridvae: its concepts keep their numbers, names and axes as far as they still"
+        " fit, its settings are the defaults, and training is shorter.",
+    ),
     *,
     baselines: bool = typer.Option(
         True,
@@ -67,6 +77,22 @@ def train(
         rich_help_panel="Comparison",
         show_default=False,
     ),
+    final: bool = typer.Option(
+        False,
+        "--final",
+        help="Afterwards train once more on everybody, for as many epochs as were best, and keep that model; the scores"
+        " are those of the first.",
+    ),
+    tensorboard: Path | None = typer.Option(
+        None, metavar="DIR", help="Write curves and scores for TensorBoard into this folder.", rich_help_panel=LOGGING
+    ),
+    mlflow: str | None = typer.Option(
+        None,
+        metavar="URI",
+        help="Log to this MLflow tracking server or database, such as sqlite:///mlflow.db.",
+        rich_help_panel=LOGGING,
+    ),
+    experiment: str = typer.Option("macrid", help="The MLflow experiment.", rich_help_panel=LOGGING),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace an existing run."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -78,20 +104,27 @@ def train(
 
     Example: macrid train shop --concepts auto --out runs/shop
 
+    Example: macrid train shop --final --out runs/shop
+
     Example: macrid train shop --labels labels.csv --out runs/shop
 
+    Example: macrid train today --warm-start runs/yesterday --out runs/today
+
     Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
+
+    Example: macrid train ml-1m --out runs/ml-1m --tensorboard logs/ml-1m --mlflow http://localhost:5000
     """
     from macrid import workflow
     from macrid.runs import TRAINING
 
     recipe = _recipe(model, config)
+    callbacks = _callbacks(tensorboard, mlflow, experiment, out)
     settings = _settings(recipe, {**settings, "concepts": number_or_name(settings["concepts"])})
     with Display() as display:
         try:
             run = workflow.train(
-                data, out, model=recipe, preset=preset, labels=labels, baselines=baselines, resume=resume,
-                overwrite=overwrite, progress=display, **settings,
+                data, out, model=recipe, preset=preset, labels=labels, warm_start=warm_start, baselines=baselines,
+                final=final, resume=resume, overwrite=overwrite, progress=display, callbacks=callbacks, **settings,
             )  # fmt: skip
         except KeyboardInterrupt:
             if (out / TRAINING).is_dir():
@@ -105,6 +138,13 @@ def train(
     console.print(f"{out}: ready; next: {example_command(run.model, out)}", soft_wrap=True)
 
 
+def _callbacks(tensorboard: Path | None, mlflow: str | None, experiment: str, out: Path) -> list[Callback]:
+    from macrid.callbacks import MLflow, TensorBoard
+
+    callbacks: list[Callback] = [] if tensorboard is None else [TensorBoard(tensorboard)]
+    return callbacks if mlflow is None else [*callbacks, MLflow(mlflow, experiment, name=out.name)]
+
+
 class Display(ExitStack):
     """Shows progress on standard error: a bar or a spinner, and one line per epoch in a log file."""
 
@@ -115,7 +155,7 @@ class Display(ExitStack):
         if event.phase == "note":
             error_console.print(event.text, soft_wrap=True)
             return
-        if event.phase not in ("training", "downloading") or event.phase != self.phase:
+        if event.phase not in ("training", "final", "downloading") or event.phase != self.phase:
             self._begin(event)
         if event.phase == "downloading":
             self._show(event.done, event.total)
@@ -123,13 +163,13 @@ class Display(ExitStack):
             self._show(status=event.text)
             if not error_console.is_terminal:
                 error_console.print(str(event.epoch), soft_wrap=True)
-        elif event.phase == "training":
+        elif event.phase in ("training", "final"):
             self._show(completed=event.done, total=event.total, description=event.text)
 
     def _begin(self, event: Progress) -> None:
         self.close()
         self.phase = event.phase
-        if event.phase == "training":
+        if event.phase in ("training", "final"):
             bar = self.enter_context(step_progress())
             self._show = partial(bar.update, bar.add_task(event.text, total=None, status="starting"))
         else:
@@ -139,24 +179,47 @@ class Display(ExitStack):
 
 def print_report(report: dict[str, Any]) -> None:
     """Print scores and training facts."""
-    scored = {split: report[split] for split in ("validation", "test")}
-    scored |= {f"test, {name}": scores["test"] for name, scores in report.get("baselines", {}).items()}
+    scored: dict[str, Any] = {split: report[split] for split in ("validation", "test") if split in report}
+    baselines = report.get("baselines", {}).items()
+    scored |= {f"test, {name}": scores["test"] for name, scores in baselines if "test" in scores}
     columns = "NDCG@100", "Recall@20", "Recall@50", "users"
     rows = []
     for name, scores in scored.items():
         metrics = scores["metrics"].values()
         cells = ["–" if m["mean"] is None else f"{m['mean']:.4f} ± {m['se']:.4f}" for m in metrics]
         rows.append((name, *cells, f"{scores['users']:,}"))
-    console.print(table(("", *columns), rows, numbers=columns))
+    if rows:
+        console.print(table(("", *columns), rows, numbers=columns))
+    if protocol := report.get("test", {}).get("protocol"):
+        console.print(f"test: {protocol}")
     training = report["training"]
     facts = [f"{training['seconds']:.0f} s", f"peak memory {training['peak_memory_mb'] or 0:,.0f} MB"]
     if "epochs" in training:
-        facts.insert(0, f"best epoch {training['best_epoch']} of {training['epochs']}")
+        best = f"best epoch {training['best_epoch']} of {training['epochs']}"
+        facts.insert(0, best if "validation" in report else f"{training['epochs']} epochs")
     if training.get("effective_concepts") is not None:
         facts.append(f"{training['effective_concepts']:.1f} of {training['concepts']} concepts in use")
     console.print(", ".join(facts))
-    if training.get("best_epoch") is not None and training["best_epoch"] == training["epochs"]:
+    if "final" in report:
+        console.print(about_final(report["final"]))
+    for remark in report.get("remarks", []):
+        console.print(remark, style="yellow")
+    if (
+        "validation" in report
+        and training.get("best_epoch") is not None
+        and training["best_epoch"] == training["epochs"]
+    ):
         console.print("the last epoch was the best; more epochs may help (--epochs)", style="yellow")
+
+
+def about_final(final: dict[str, Any]) -> str:
+    """Which model a run holds, and which one its scores belong to."""
+    facts = [f"{final['users']:,} users", f"{final['items']:,} items"]
+    facts += [f"{final['epochs']} epochs"] if "epochs" in final else []
+    return (
+        f"these scores are of {final['scores_are_of']}; the run holds the final model, trained on everybody:"
+        f" {', '.join(facts)}, {final['seconds']:.0f} s"
+    )
 
 
 def _recipe(model: str | None, config: Path | None) -> Recipe:

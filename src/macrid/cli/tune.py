@@ -60,9 +60,9 @@ def tune(
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
     """
     training, fixed = options_for(TrainingSettings, training), _fixed(fix)
+    from macrid.data.databases import hidden_password
     from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
-    from macrid.tuning.study import hidden_password
 
     check_counts(trials, jobs, confirm, timeout)
     check_settings(model, fixed, training)

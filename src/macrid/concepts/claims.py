@@ -200,6 +200,14 @@ def best_claims(
     return claims if is_found.mean() > MAJORITY else []
 
 
+def checked(values: Values, option: tuple[int, ...], inside: np.ndarray, weights: np.ndarray) -> tuple[Claim, bool]:
+    """An earlier claim measured on these items, and whether it is still nearly as true as a name has to be."""
+    shares = _shares(values.either([option]), inside, weights)
+    share, base = (float(part[0]) for part in (shares.inside, shares.overall))
+    is_true = bool(_demands(values, [option]).are_nearly_met(shares)[0])
+    return Claim(option, share, base, share), is_true
+
+
 def _demands(values: Values, options: Sequence[tuple[int, ...]]) -> Demands:
     is_range = np.array([isinstance(values.columns[option[0]], Range) for option in options])
     is_word = np.array([values.columns[option[0]].kind == "word" for option in options])

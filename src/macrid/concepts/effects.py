@@ -49,6 +49,8 @@ class KnobEffect(BaseModel):
     """Share of the ten best of all items kept by such a move."""
     smoothness: float
     """Share of a list kept from one position to the next."""
+    age: int = 0
+    """Warm starts since it was measured."""
 
     @property
     def strength(self) -> float:

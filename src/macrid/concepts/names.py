@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from macrid import markup
+from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import RequestError
 
 T = TypeVar("T")
@@ -200,11 +203,55 @@ class Names:
             raise ValueError(f"dimensions: {dimensions} entries, not every dimension of {count} concepts in order")
         return names
 
+    def to_frame(self, as_: FrameKind = "arrow", *, of: Literal["concepts", "dimensions"] = "concepts") -> Any:
+        """One row per concept: concept, name, strength, edited, typical; or one per dimension: concept, dimension,
+        name, low, high, attribute, strength, edited.
+
+        A name is null without evidence. typical: titles, else ids. as_: "arrow", "pandas" or "polars".
+        """
+        if of not in FRAME_COLUMNS:
+            raise RequestError(f"of is {of!r}; choose {' or '.join(FRAME_COLUMNS)}")
+        entries: tuple[Any, ...] = getattr(self, of)
+        kinds = FRAME_COLUMNS[of]
+        columns = {name: pa.array([getattr(entry, name) for entry in entries], kinds[name]) for name in kinds}
+        if of == "concepts":
+            columns["typical"] = pa.array([[*map(caption, e.typical)] for e in entries], pa.list_(pa.string()))
+        return to_frame(pa.table(columns), as_)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                entry.concept,
+                label(entry),
+                ", ".join(map(caption, entry.typical[:5])),
+                dimensions_text(self, entry.concept),
+            )
+            for entry in self.concepts
+        ]
+        return markup.fragment(markup.table(("concept", "name", "typical items", "dimensions"), rows, ("concept",)))
+
     def _place(self, concept: int, dimension: int) -> int:
         check_number("concept", concept, len(self.concepts))
         dim = len(self.dimensions) // len(self.concepts)
         check_number("dimension", dimension, dim)
         return concept * dim + dimension
+
+
+FRAME_COLUMNS: dict[str, dict[str, pa.DataType]] = {
+    "concepts": {"concept": pa.int64(), "name": pa.string(), "strength": pa.float64(), "edited": pa.bool_()},
+    "dimensions": {
+        "concept": pa.int64(), "dimension": pa.int64(), "name": pa.string(), "low": pa.string(), "high": pa.string(),
+        "attribute": pa.string(), "strength": pa.float64(), "edited": pa.bool_(),
+    },
+}  # fmt: skip
+
+
+def dimensions_text(names: Names, concept: int) -> str:
+    """What changes along the named dimensions of a concept, strongest first and each name once, with both ends."""
+    found = [entry for entry in names.dimensions if entry.concept == concept and entry.name is not None]
+    strongest = {entry.name: entry for entry in sorted(found, key=lambda entry: entry.strength or 0.0)}
+    entries = list(strongest.values())[::-1]
+    return ", ".join(f"{entry.name} ({' → '.join(ends(entry))})" for entry in entries)
 
 
 def with_edits(fresh: Names, edited: Names) -> Names:
@@ -224,7 +271,7 @@ def label(entry: ConceptName) -> str:
     """What to show for a concept: its name, else as many of its typical items as fit, else its number."""
     if entry.name is not None:
         return entry.name
-    captions = [_short(caption(example)) for example in entry.typical]
+    captions = [short_title(caption(example)) for example in entry.typical]
     texts = (f"like {', '.join(captions[:count])}" for count in range(len(captions), 1, -1))
     first = f"like {captions[0]}" if captions else f"concept {entry.concept}"
     return next((text for text in texts if len(text) <= LONGEST_NAME), first)
@@ -291,7 +338,7 @@ def caption(example: Example) -> str:
     return clean(example.title or "") or clean(example.id)
 
 
-def _short(title: str) -> str:
+def short_title(title: str) -> str:
     """Without the year at its end and what is in brackets before it, the article in front: "The Matrix"."""
     title = YEAR.sub("", title) or title
     return ARTICLE.sub(r"\2 \1", title)

@@ -55,8 +55,8 @@ from macrid.concepts.names import (
 )
 from macrid.concepts.space import Space, digest, draw, space_of
 from macrid.data.attributes import FEWEST_ITEMS, POPULARITY, Column, columns_of
-from macrid.models.base import ScoredItem
 from macrid.models.macridvae import MacridVAE
+from macrid.models.results import ScoredItem
 
 CLEAR = 3.0  # z of a value that is shown
 LEANING = 2.0  # z of one of several values that together cover an end of a number
@@ -88,23 +88,48 @@ def find(model: MacridVAE, *, seed: int = 0) -> Names:
     space = space_of(model)
     columns = [column for column in columns_of(model, words=True) if clean(column.value or column.name)]
     written = number_format(model.table)
-    dimensions = [entry for k in range(space.concepts) for entry in _dimensions(space, k, columns, written, seed)]
-    return Names(tuple(_concepts(space, seed)), tuple(dimensions))
+    dimensions = [entry for k in range(space.concepts) for entry in name_dimensions(space, k, columns, written, seed)]
+    return Names(tuple(name_concepts(space, compare(space), seed)), tuple(dimensions))
 
 
-def _concepts(space: Space, seed: int) -> list[ConceptName]:
-    random = np.random.default_rng([seed, space.concepts])
+class Compared(NamedTuple):
+    """The most popular items, value by value, in each concept against all others."""
+
+    values: Values
+    labels: np.ndarray
+    """(items,) their concepts."""
+    weights: np.ndarray
+    """(items,) how often they were chosen."""
+    effective: np.ndarray
+    """(items,) weights for tests of chance."""
+    odds: LogOdds
+    """(concepts, values)"""
+
+    def unnamed(self, space: Space) -> list[ConceptName]:
+        """Every concept with its evidence and typical items."""
+        parts = zip(*self.odds, space.typical_items(), strict=True)
+        return [_unnamed(k, self.values, LogOdds(*odds), typical) for k, (*odds, typical) in enumerate(parts)]
+
+
+def compare(space: Space, more: Sequence[Column] = ()) -> Compared:
+    """more: columns besides those that follow from the items."""
     items = np.argsort(-space.model.popularity, kind="stable")[:MOST_COMPARED_ITEMS]
     weights, labels = choices(space.model)[items], space.concept_of[items]
-    values = values_of(value_columns(space.model), items)
+    values = values_of([*value_columns(space.model), *more], items)
     effective = _effective(weights)
     odds = of_labels(values, labels, space.concepts, effective)
     shares = of_labels(values, labels, space.concepts, weights)
     odds = odds._replace(inside=shares.inside, outside=shares.outside)
+    return Compared(values, labels, weights, effective, odds)
+
+
+def name_concepts(space: Space, compared: Compared, seed: int) -> list[ConceptName]:
+    """Every concept with the name that suits it best, if any."""
+    random = np.random.default_rng([seed, space.concepts])
+    values, labels, weights, effective, odds = compared
     null = null_of_labels(values, labels, space.concepts, random, weights=effective)
-    entries, claims, chances = [], [], []
-    for k, typical in enumerate(space.typical_items()):
-        entries.append(_unnamed(k, values, LogOdds(*(part[k] for part in odds)), typical))
+    entries, claims, chances = compared.unnamed(space), [], []
+    for k in range(space.concepts):
         options = options_of(values, _clear(odds.z[k]))
         chances.append({option: chance(z, null) for option, z in _certainty(values, options, labels == k, effective)})
         likely = [option for option in options if chances[k][option] <= LARGEST_P]
@@ -175,7 +200,7 @@ def _named_concept(entry: ConceptName, values: Values, odds: LogOdds, claim: Cla
     return entry.model_copy(update=update)
 
 
-def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format, seed: int) -> list[DimensionName]:
+def name_dimensions(space: Space, k: int, columns: Sequence[Column], written: Format, seed: int) -> list[DimensionName]:
     """Names of one concept's dimensions along the axes in use."""
     members, axes, random = space.members(k), space.axes_in_use(k), np.random.default_rng([seed, k])
     coordinates = space.turned(k)
@@ -203,7 +228,7 @@ def _dimensions(space: Space, k: int, columns: Sequence[Column], written: Format
             place, update = _of_correlations(usable, correlated, free.index(j), strongest)
         if place is not None:
             update |= _named(usable[place], update["evidence"][0], points[:, j], values, written)
-        entries.append(entry.model_copy(update=update | {"examples": _examples(space, k, coordinates[:, j])}))
+        entries.append(entry.model_copy(update=update | {"examples": examples_of(space, k, coordinates[:, j])}))
     return entries
 
 
@@ -333,7 +358,8 @@ def _ends_of_value(column: Column, coordinate: np.ndarray, values: Values) -> En
     return Ends(low, name, _shares(values, odds.reversed(), opposite), _shares(values, odds, places))
 
 
-def _examples(space: Space, k: int, coordinate: np.ndarray) -> Examples:
+def examples_of(space: Space, k: int, coordinate: np.ndarray) -> Examples:
+    """Items at both ends of a dimension; coordinate: (members,)."""
     popular = np.flatnonzero(space.is_popular(k))
     order = space.members(k)[popular[np.argsort(coordinate[popular], kind="stable")]]
     low, high = (_as_examples(space.described(places[:EXAMPLES])) for places in (order, order[::-1]))

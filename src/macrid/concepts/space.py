@@ -19,9 +19,10 @@ from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import check_number
 from macrid.data.attributes import Column, columns_of
 from macrid.errors import MacridError, RequestError
-from macrid.models.base import Recommender, ScoredItem
+from macrid.models.base import Recommender
 from macrid.models.devices import on_device
 from macrid.models.macridvae import MacridVAE
+from macrid.models.results import ScoredItem
 from macrid.ops.topk import Decoder
 
 if TYPE_CHECKING:
@@ -100,11 +101,11 @@ class Space:
         popularity = self.model.popularity[self.members(concept)]
         return popularity >= (np.median(popularity) if len(popularity) else 0)
 
-    def typical_items(self) -> list[tuple[ScoredItem, ...]]:
+    def typical_items(self, most: int = TYPICAL) -> list[tuple[ScoredItem, ...]]:
         """A few for each concept: those that most people chose and that belong to it much more than to any other."""
         weights = np.maximum(self.model.popularity, 1) * (self._assignment.max(axis=1) - self.second[1])
         orders = (members[np.argsort(-weights[members], kind="stable")] for members in self._members)
-        return [self.described(order[:TYPICAL]) for order in orders]
+        return [self.described(order[:most]) for order in orders]
 
     @cached_property
     def second(self) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, NoReturn, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
+import scipy.sparse as sp
 
 from macrid.data.attributes import is_date, kind_of, numbers_of, texts_of
 from macrid.data.ids import Ids, whole_number
@@ -48,6 +49,15 @@ class Column(Protocol):
         """Values that may have been meant by unknown ones."""
         ...
 
+    @property
+    def kind(self) -> str:
+        """number, date, boolean, text or id."""
+        ...
+
+    def values(self) -> sp.csr_array:
+        """(items, distinct values) 1 where an item has a value."""
+        ...
+
 
 class NumberColumn:
     """Numbers, dates (as seconds) or booleans."""
@@ -73,6 +83,10 @@ class NumberColumn:
     def unknown(self, values: Sequence[Value]) -> list[str]:
         return []
 
+    def values(self) -> sp.csr_array:
+        items = np.flatnonzero(self.known)
+        return _ones(items, np.unique(self.numbers[items], return_inverse=True)[1], len(self.known))
+
     def _number(self, value: Value) -> float:
         if self.kind == "date":
             return _seconds(value)
@@ -88,6 +102,8 @@ class NumberColumn:
 
 class TextColumn:
     """One text per item, or several."""
+
+    kind = "text"
 
     def __init__(self, texts: list[list[str]]) -> None:
         counts = np.array([len(values) for values in texts], dtype=np.int64)
@@ -112,6 +128,10 @@ class TextColumn:
     def unknown(self, values: Sequence[Value]) -> list[str]:
         return [value.text for value in values if value.text not in self._code_of]
 
+    def values(self) -> sp.csr_array:
+        codes = np.repeat(np.arange(len(self.texts)), np.diff(self._starts))
+        return _ones(self._items, codes, len(self.known))
+
     def _with(self, codes: Iterable[int]) -> np.ndarray:
         mask = np.zeros(len(self.known), dtype=bool)
         for code in codes:
@@ -122,6 +142,8 @@ class TextColumn:
 
 class IdColumn:
     """The ids of items."""
+
+    kind = "id"
 
     def __init__(self, ids: Ids) -> None:
         self._ids, self.known, self.texts = ids, np.ones(len(ids), dtype=bool), list[str]()
@@ -141,6 +163,10 @@ class IdColumn:
     def unknown(self, values: Sequence[Value]) -> list[str]:
         return [value.text for value, at in zip(values, self._positions(values), strict=True) if at < 0]
 
+    def values(self) -> sp.csr_array:
+        places = np.arange(len(self._ids))
+        return _ones(places, places, len(places))
+
     def _positions(self, values: Sequence[Value]) -> np.ndarray:
         return self._ids.positions(self._ids.parse(value.text) for value in values)
 
@@ -159,6 +185,12 @@ def read_column(column: pa.ChunkedArray, separator: str) -> Column:
     if texts is None:
         raise ValueError(f"has type {kind}; use numbers, dates, text, booleans or lists")
     return TextColumn(texts)
+
+
+def _ones(items: np.ndarray, codes: np.ndarray, count: int) -> sp.csr_array:
+    """(items, values) for `count` items."""
+    width = int(codes.max(initial=-1)) + 1
+    return sp.csr_array((np.ones(len(items), dtype=np.float32), (items, codes)), (count, width))
 
 
 def _numbers(column: pa.ChunkedArray, kind: str) -> NumberColumn:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
+from macrid import markup
 from macrid.concepts.meaning import meaning_of
+from macrid.control.engine import Engine, Question
+from macrid.control.recommend import all_rules, is_strict, warn
+from macrid.control.rules import Rules
 from macrid.data.ids import Id
+from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import RequestError
-from macrid.models.base import Recommender, ScoredItem
+from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
+from macrid.models.results import ScoredItem
 
+ITEM_COLUMNS = {"item": "id", "title": "title", "score": "score", "concept": "concept"}
+PULL_COLUMNS = {"raised_by": "id", "raised_by_title": "title", "amount": "amount"}
 SCORES_AT_ONCE = 1 << 22  # users × items
 
 
@@ -47,6 +56,31 @@ class Reason:
         return self.item.as_json() | why
 
 
+class Reasons(list[Reason]):
+    """Why each item of a list is recommended."""
+
+    def to_frame(self, as_: FrameKind = "arrow") -> Any:
+        """One row per item and pull: rank, item, title, score, concept, concept_name, share, raised_by, raised_by_title
+        and amount; the last three are null for an item without pulls. as_: "arrow", "pandas" or "polars"."""
+        rows = [(rank, reason, pull) for rank, reason in enumerate(self, 1) for pull in reason.pulls or (None,)]
+        items = {name: [getattr(r.item, field) for _, r, _ in rows] for name, field in ITEM_COLUMNS.items()}
+        why = {name: [getattr(r, name) for _, r, _ in rows] for name in ("concept_name", "share")}
+        pulls = {name: [p and getattr(p, field) for *_, p in rows] for name, field in PULL_COLUMNS.items()}
+        return to_frame(pa.table({"rank": [rank for rank, *_ in rows], **items, **why, **pulls}), as_)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                rank,
+                reason.item.title or reason.item.id,
+                "" if reason.share is None else f"{reason.share:.0%} {reason.concept_name or ''}",
+                "; ".join(f"{pull.amount:+.2f} {pull.title or pull.id}" for pull in reason.pulls if pull.amount > 0),
+            )
+            for rank, reason in enumerate(self, start=1)
+        ]
+        return markup.fragment(markup.table(("#", "item", "because you have", "raised by"), rows, numbers=("#",)))
+
+
 def explain(
     model: Recommender,
     history: Iterable[Id],
@@ -55,17 +89,26 @@ def explain(
     n: int = 10,
     most: int = 3,
     exclude_seen: bool = True,
-) -> list[Reason]:
-    """Why these items, or the n best, are recommended for a history.
+    include: Iterable[Id] | None = None,
+    exclude: Iterable[Id] | None = None,
+    where: str | None = None,
+    rules: Rules | Mapping[str, Any] | None = None,
+    strict: bool = False,
+) -> Reasons:
+    """Why these items, or those that `model.recommend` would list, are recommended for a history.
 
     Each item of the history is left out in turn and everything scored again: pulls are exact, but need not add up.
     most: at most this many pulls per item.
+    n, exclude_seen, include, exclude, where, rules, strict: as for `model.recommend`; they mean nothing with `items`.
     """
     if most < 0:
         raise RequestError(f"most is {most}; it must be at least 0")
-    known, _ = model.lookup(history)
+    together = all_rules(include, exclude, where, rules, strict)
+    known, unknown = model.lookup(history, required=is_strict(together))
     if items is None:
-        (positions,), _ = model.top(model.matrix([known]), n, exclude_seen=exclude_seen)
+        answer = Engine(model).ask(Question(known, n, known if exclude_seen else known[:0], rules=together))
+        warn(answer.notes, bool(unknown), stacklevel=3)
+        positions = answer.ranking.positions
     else:
         positions = model.positions(items, "items")
     left_out = [np.delete(known, place) for place in range(len(known))]
@@ -73,7 +116,7 @@ def explain(
     described = model.describe(positions, scores[0])
     history_items = model.describe(known, np.zeros(len(known)))
     share = _shares(model, known)
-    reasons = []
+    reasons = Reasons()
     for place, item in enumerate(described):
         amount = scores[0, place] - scores[1:, place]
         strongest = np.argsort(-amount, kind="stable")[:most]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from macrid import markup
+from macrid.concepts import names
 from macrid.concepts.directions import along
 from macrid.concepts.space import space_of
 from macrid.control.walk import GAMMA, WIDTH, closest_prototype, walk
 from macrid.data.ids import Id
+from macrid.data.pictures import NO_PICTURES, Pictures
+from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import RequestError
 from macrid.models.base import Recommender
 
@@ -45,6 +50,9 @@ class Traversal:
     """The starting coordinate."""
     name: str | None = None
     """Of the dimension."""
+    ends: tuple[str, str] = ("", "")
+    """Names of the low and the high end, empty if the dimension has no name."""
+    pictures: Pictures = field(default=NO_PICTURES, repr=False, compare=False)
 
     @property
     def ids(self) -> list[Id]:
@@ -61,6 +69,23 @@ class Traversal:
             "steps": self.steps,
             "items": [item.as_json() for item in self.items],
         }
+
+    def to_frame(self, as_: FrameKind = "arrow") -> Any:
+        """One row per item: step, item, title, value, start; as_: "arrow", "pandas" or "polars"."""
+        fields = {"item": "id", "title": "title", "value": "value", "start": "is_start"}
+        columns = {name: [getattr(stop, field) for stop in self.items] for name, field in fields.items()}
+        return to_frame(pa.table({"step": range(1, len(self.items) + 1), **columns}), as_)
+
+    def _repr_html_(self) -> str:
+        title = f"concept {self.concept}, {self.name or f'dimension {self.dimension}'}"
+        cards = (
+            markup.Card(
+                stop.title or str(stop.id), [f"{stop.value:+.2f}"], self.pictures.of(stop.id), self.concept,
+                "start" if stop.is_start else "", stop.is_start,
+            )
+            for stop in self.items
+        )  # fmt: skip
+        return markup.fragment(markup.heading(title), markup.ends(*self.ends), markup.cards(cards, in_a_row=True))
 
     def __str__(self) -> str:
         return "\n".join(f"{item.value:+.3f}  {item.id}  {item.title or ''}".rstrip() for item in self.items)
@@ -140,5 +165,9 @@ def traverse(
         Stop(entry.id, entry.title, entry.score, bool(at == position))
         for entry, at in zip(model.describe(chosen, path.values), chosen, strict=True)
     )
-    is_open = path.open_low, path.open_high
-    return Traversal(concept, direction.dimension, low, high, is_open, stops, int(steps), here, direction.name)
+    is_open, all_names, ends = (path.open_low, path.open_high), space.meaning.names, ("", "")
+    if direction.name is not None and all_names is not None:
+        ends = names.ends(all_names.dimension(concept, direction.dimension))
+    return Traversal(
+        concept, direction.dimension, low, high, is_open, stops, int(steps), here, direction.name, ends, model.pictures
+    )

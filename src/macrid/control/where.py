@@ -89,10 +89,10 @@ class Selector:
 
     def __call__(self, condition: str) -> Selection:
         """The items that meet a condition; a `RequestError` says where it is wrong."""
-        parser = _Parser(condition, self._column)
+        parser = _Parser(condition, self.column)
         return Selection(parser.parse().yes, tuple(dict.fromkeys(parser.warnings)))
 
-    def _column(self, name: str) -> Column:
+    def column(self, name: str) -> Column:
         """A `ValueError` if there is none."""
         if name not in self._columns:
             table = self._catalogue.table

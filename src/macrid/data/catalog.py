@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from macrid.data import store
 from macrid.data.download import Progress, fetch_archive
@@ -22,6 +22,7 @@ from macrid.data.split import Split
 from macrid.errors import DataError
 from macrid.files import recover
 
+UNCHANGED = {"by": "users", "at": None, "last": None, "half_life": None}
 NETFLIX_TITLES = "movie_titles.csv|movie_titles.txt"
 
 
@@ -65,6 +66,10 @@ class Entry:
     recipe: Recipe | None = None
     expected: Counts | None = None
     raw: Counts | None = None
+
+    @property
+    def has_times(self) -> bool:
+        return self.reader == "movielens"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -180,13 +185,29 @@ def status(entry: Entry) -> str:
     return "downloads" if entry.archive else "bring files"
 
 
-def load(name: str, *, download: bool = True, progress: Progress | None = None) -> Split:
+def load(
+    name: str,
+    *,
+    download: bool = True,
+    progress: Progress | None = None,
+    split: Literal["users", "stable", "time", "last"] = "users",
+    at: Any = None,
+    last: int | None = None,
+    half_life: float | None = None,
+) -> Split:
     """A data set as a split, made by its recipe and checked against its published counts.
 
     download: fetch it into the cache if it is not on this machine.
     progress: called with the bytes downloaded so far and in total.
+    split, at, last, half_life: for data sets with times, as in `Interactions.read` and `Interactions.split`.
     """
     dataset = entry(name)
+    changes: dict[str, Any] = {"by": split, "at": at, "last": last, "half_life": half_life}
+    if changes == UNCHANGED:
+        changes = {}
+    elif not dataset.has_times:
+        known = ", ".join(other.name for other in _ENTRIES if other.has_times)
+        raise DataError(f"{name}: has no times, which other splits and a half-life need; {known} have")
     if dataset.reader == "shop":
         from macrid.data.shop import generate
 
@@ -197,11 +218,11 @@ def load(name: str, *, download: bool = True, progress: Progress | None = None) 
             raise DataError(_missing_message(dataset))
         folder = _download(dataset, progress)
     try:
-        split = _read(dataset, folder)
+        result = _read(dataset, folder, **changes)
     except DataError as error:
         raise DataError(f"{name}, in {folder}: {error}") from error
-    _check_counts(dataset, folder, split)
-    return split
+    _check_counts(dataset, folder, result, by=split)
+    return result
 
 
 def load_split(source: str | os.PathLike[str], progress: Progress | None = None) -> tuple[Split, dict[str, Any]]:
@@ -214,6 +235,7 @@ def load_split(source: str | os.PathLike[str], progress: Progress | None = None)
     if (path / "about.json").is_file() or (path.is_dir() and name not in _BY_NAME):
         recipe = store.read_about(path).get("recipe") or {}
         known = {"source": "folder", "path": os.path.abspath(path), "min_rating": recipe.get("min_rating")}
+        known |= {name: recipe[name] for name in ("split", "weight", "weights", "half_life") if name in recipe}
         return store.read(path), known
     if name in _BY_NAME:
         rules = _BY_NAME[name].recipe
@@ -269,7 +291,8 @@ def _listed(files: tuple[str, ...]) -> str:
     return ", ".join(file.replace("|", " or ") for file in files)
 
 
-def _read(entry: Entry, folder: Path) -> Split:
+def _read(entry: Entry, folder: Path, half_life: float | None = None, **how: Any) -> Split:
+    """half_life, how: of a data set with times."""
     if entry.recipe is None:
         return read_released(folder, categories=entry.files[-1])
     min_rating, heldout, min_items = entry.recipe.min_rating, entry.recipe.heldout, entry.recipe.min_items
@@ -280,11 +303,18 @@ def _read(entry: Entry, folder: Path) -> Split:
         counts = Counts(*count_raw(ratings))
         if counts != entry.raw:
             raise DataError(_mismatch(entry, entry.raw, counts, counts.interactions))
-    return read_movielens(ratings, movies, min_rating, min_items).split(heldout)
+    data = read_movielens(ratings, movies, min_rating, min_items, timed=bool(how), half_life=half_life)
+    return data.split(heldout if how.get("by", "users") == "users" else None, **how)
 
 
-def _check_counts(entry: Entry, folder: Path, split: Split) -> None:
+def _check_counts(entry: Entry, folder: Path, split: Split, by: str = "users") -> None:
     if entry.expected is None:
+        return
+    if by != "users":  # the counts are those of the usual split
+        read = 0 if split.train.report is None else split.train.report.rows
+        if entry.raw is not None and read != entry.raw.interactions:
+            actual = Counts(entry.raw.users, entry.raw.items, read)
+            raise DataError(f"{entry.name}, in {folder}: {_mismatch(entry, entry.raw, actual, read)}")
         return
     heldout = (split.validation, split.test)
     interactions = len(split.train) + sum(group.history.nnz + group.target.nnz for group in heldout)

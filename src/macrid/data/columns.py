@@ -27,8 +27,8 @@ def encode_ids(
 
     Ids without a type (from text files) are integers if all of them read the same when written back.
     """
-    if pa.types.is_nested(column.type):
-        raise DataError(f"{where}: contains lists; give one row per user and item (`explode` in pandas and polars)")
+    if reason := _why_no_ids(column.type):
+        raise DataError(f"{where}: {reason}")
     try:
         encoded = _dictionary_encoded(column, where)
     except pa.ArrowException as error:
@@ -53,8 +53,22 @@ def encode_ids(
         raise DataError(f"{where}: {error}") from error
 
 
+def _why_no_ids(kind: pa.DataType) -> str | None:
+    """What to do about a type that ids cannot have."""
+    types = pa.types
+    if types.is_struct(kind) or types.is_map(kind) or types.is_union(kind):
+        return f"ids have type {kind}; choose one field, as a column of strings or integers"
+    if types.is_nested(kind):
+        return "contains lists; give one row per user and item (`explode` in pandas and polars)"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return f"ids are bytes (type {kind}); write them as text, such as hexadecimal, or as integers"
+    return None
+
+
 def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArray:
     """As a single chunk, strings as `pa.string()`."""
+    if pa.types.is_decimal(column.type):
+        column = _whole_decimals(column, where)
     if pa.types.is_floating(column.type):  # pandas turns integers with gaps into floats; gaps are reported later
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if pc.any(pc.greater_equal(pc.abs(column.cast(pa.float64())), LARGEST_EXACT)).as_py():
@@ -68,6 +82,17 @@ def _dictionary_encoded(column: pa.ChunkedArray, where: str) -> pa.DictionaryArr
     if is_text(column.type.value_type):
         column = column.cast(pa.dictionary(column.type.index_type, pa.string()))
     return column.combine_chunks()
+
+
+def _whole_decimals(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+    """Databases have integers of type NUMERIC."""
+    whole = pc.round(column)
+    if not pc.all(pc.equal(whole, column)).as_py():
+        raise DataError(f"{where}: ids have fractions; use strings or integers")
+    try:
+        return whole.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise DataError(f"{where}: ids are decimals beyond 64 bits; use strings") from None
 
 
 def numbers(column: pa.ChunkedArray, where: str, place: Callable[[int], str] = row_text) -> np.ndarray:

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from macrid.data.ids import Id, Ids, places_in
-from macrid.data.interactions import Interactions, ReadReport, binary_csr, clean_events, csr_from_pairs, read_events
+from macrid.data.interactions import Interactions, ReadReport, binary_csr, csr_from_pairs
+from macrid.data.reading import clean_events, read_events
 from macrid.errors import DataError, RequestError
 
 
@@ -121,4 +122,5 @@ def _over_items(data: Interactions, users: np.ndarray, items: np.ndarray, shape:
     """Interactions as a matrix of this shape; `users` and `items` say where each is in it, −1 if nowhere."""
     rows, columns = data.pairs
     known = items[columns] >= 0
-    return csr_from_pairs(users[rows[known]], items[columns[known]], shape)
+    weights = None if data.weights is None else data.weights[known]
+    return csr_from_pairs(users[rows[known]], items[columns[known]], shape, weights)

@@ -20,10 +20,23 @@ FIRST_GENRE = 5  # after id, title, release date, video release date and URL
 YEAR = r"\((?P<year>\d{4})(?:[-–]\d{0,4})?\)\s*$"
 
 
-def read_movielens(ratings: Path, movies: Path, min_rating: float, min_items: int) -> Interactions:
-    """Ratings at or above the threshold, with title, genres and year."""
+def read_movielens(
+    ratings: Path,
+    movies: Path,
+    min_rating: float,
+    min_items: int,
+    *,
+    timed: bool = False,
+    half_life: float | None = None,
+) -> Interactions:
+    """Ratings at or above the threshold, with title, genres and year.
+
+    timed: with their times. half_life: in days.
+    """
     names = {".data": (0, 1, 2), ".dat": ("user", "item", "rating"), ".csv": ("userId", "movieId", "rating")}
     columns: dict[str, Any] = dict(zip(("user", "item", "rating"), names[ratings.suffix], strict=True))
+    if timed or half_life is not None:
+        columns |= {"time": 3 if ratings.suffix == ".data" else "timestamp", "half_life": half_life}
     items = read_u_item(movies) if ratings.suffix == ".data" else read_movies(movies)
     return Interactions.read(ratings, **columns, min_rating=min_rating, min_items=min_items, items=items)
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from macrid.data.ids import Ids, whole_number
-from macrid.data.interactions import Interactions, ReadReport, clean_events
+from macrid.data.interactions import Interactions, ReadReport
+from macrid.data.reading import clean_events
 from macrid.errors import DataError
 
 BLOCK = 32 << 20

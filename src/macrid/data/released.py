@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from macrid.data.ids import Ids
-from macrid.data.interactions import Interactions, ReadReport, csr_from_pairs, join_items
+from macrid.data.interactions import Interactions, ReadReport, csr_from_pairs
+from macrid.data.reading import join_items
 from macrid.data.split import HeldOut, Split
 from macrid.data.tables import DelimitedTable, open_table
 from macrid.errors import DataError

@@ -2,9 +2,17 @@
 
 about.json                      format version, counts, origin
 train.indptr.npy, …             the CSR index arrays of train, validation and test (history and target)
+train.weights.npy, …            the weights of train and of the histories, unless all are 1
 items.parquet                   id, then title and attributes
 users.parquet                   id and group (train, validation, test), in row order
+everyone.indptr.npy, …          all users over all items, the split's first: index arrays and, unless all are 1, weights
+everyone.users.parquet          ids of these users
+everyone.items.parquet          id, title and attributes of the items that the split lacks
 manifest.json                   the SHA-256 of each of these files
+
+Everyone's interactions are kept whole, although most are in the other arrays too: a split may drop items, events and
+the weights of targets, and what it drops depends on the kind of split. Four bytes per interaction buy a reader that
+need not know how. Splits that were published have no such files, as there is no more data than theirs.
 """
 
 from __future__ import annotations
@@ -12,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
@@ -24,9 +32,10 @@ import pyarrow.parquet
 import scipy.sparse as sp
 
 from macrid import manifest
+from macrid.data.everyone import everyone_of
 from macrid.data.ids import Ids
-from macrid.data.interactions import Interactions, ReadReport, binary_csr
-from macrid.data.split import HeldOut, Split
+from macrid.data.interactions import Interactions, ReadReport, are_weighted, binary_csr
+from macrid.data.split import HELD_OUT_USERS, HeldOut, Split
 from macrid.errors import DataError, first_line
 from macrid.files import check_free, claimed, new_folder, recover, writing
 from macrid.version import __version__
@@ -35,12 +44,17 @@ FORMAT = 1
 REMEDY = "recreate the folder with `macrid data prepare … --overwrite`"
 GROUPS = ("train", "validation", "test")
 MATRICES = ("train", "validation_history", "validation_target", "test_history", "test_target")
+OF_WEIGHTS = ("time_column", "weight_column", "event_column", "half_life", "zero_weights", "mean_weight")
+MAY_BE_WEIGHTED = ("train", "validation_history", "test_history", "everyone")
 FILES = (
     "about.json",
     "items.parquet",
     "users.parquet",
+    "everyone.users.parquet",
+    "everyone.items.parquet",
     manifest.FILE,
-    *(f"{name}.{part}.npy" for name in MATRICES for part in ("indptr", "indices")),
+    *(f"{name}.{part}.npy" for name in (*MATRICES, "everyone") for part in ("indptr", "indices")),
+    *(f"{name}.weights.npy" for name in MAY_BE_WEIGHTED),
 )
 
 
@@ -52,14 +66,15 @@ def write(
     remedy = "nothing was changed; free some space or choose another folder"
     with claimed(target, DataError), writing(target, DataError, remedy):
         check_free(target, overwrite, DataError, replaceable=FILES)
+        everyone = everyone_of(split) if _has_more(split) else None
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
-                _write_array(temporary / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
-                _write_array(temporary / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
+                _write_matrix(temporary, name, matrix)
             for name, table in (("items", _items_table(split)), ("users", _users_table(split))):
-                path = temporary / f"{name}.parquet"
-                pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
-            text = json.dumps(_about(split, about), indent=2, ensure_ascii=False)
+                _write_table(temporary / f"{name}.parquet", table)
+            if everyone is not None:
+                _write_everyone(temporary, everyone, len(split.items))
+            text = json.dumps(_about(split, about, everyone), indent=2, ensure_ascii=False)
             (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
             manifest.seal(temporary, FILES)
 
@@ -75,22 +90,21 @@ def _read(folder: Path) -> Split:
     _check(folder, about)
     counts: dict[str, Any] = about["counts"]
     items, item_ids = _read_table(folder / "items.parquet", counts["items"])
-    _, user_ids = _read_table(folder / "users.parquet", sum(counts["users"].values()))
-    ends = np.cumsum([counts["users"][group] for group in GROUPS])
-    users = {
-        group: Ids(user_ids.array[end - counts["users"][group] : end]) for group, end in zip(GROUPS, ends, strict=True)
-    }
+    users = _read_users(folder / "users.parquet", counts["users"])
 
     def matrix(name: str) -> sp.csr_array:
         shape = (counts["users"][name.split("_")[0]], counts["items"])
-        return _read_matrix(folder, name, shape, counts["interactions"][name])
+        return _read_matrix(folder, name, shape, counts["interactions"][name], name in about.get("weights", ()))
 
-    table = items.drop_columns(["id"]) if items.num_columns > 1 else None
-    return Split(
-        Interactions(matrix("train"), users["train"], item_ids, table, _report(about)),
-        HeldOut(matrix("validation_history"), matrix("validation_target"), users["validation"]),
-        HeldOut(matrix("test_history"), matrix("test_target"), users["test"]),
-    )
+    def heldout(group: str) -> HeldOut:
+        protocol = about.get("protocol", {}).get(group, HELD_OUT_USERS)
+        return HeldOut(matrix(f"{group}_history"), matrix(f"{group}_target"), users[group], protocol)
+
+    train = Interactions(matrix("train"), users["train"], item_ids, _attributes(items), _report(about))
+    everyone = None if counts["users"]["validation"] + counts["users"]["test"] else train
+    if "everyone" in counts:
+        everyone = _read_everyone(folder, about, items, train)
+    return Split(train, heldout("validation"), heldout("test"), everyone)
 
 
 def examine(folder: str | os.PathLike[str]) -> dict[str, str]:
@@ -142,8 +156,16 @@ def _matrices(split: Split) -> Iterator[tuple[str, sp.csr_array]]:
         yield f"{group}_target", heldout.target
 
 
-def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
+def _has_more(split: Split) -> bool:
+    """Whether there is more data than that of the train users."""
+    return split.everyone is not None and bool(len(split.validation.users) + len(split.test.users))
+
+
+def _about(split: Split, recipe: dict[str, Any] | None, everyone: Interactions | None) -> dict[str, Any]:
     report = split.train.report
+    more = {} if everyone is None else {"everyone": _counts_of(everyone)}
+    matrices = dict(_matrices(split)) | ({} if everyone is None else {"everyone": everyone.matrix})
+    weighted = [name for name, matrix in matrices.items() if _is_weighted(name, matrix)]
     return {
         "kind": "prepared data",
         "format": FORMAT,
@@ -154,10 +176,22 @@ def _about(split: Split, recipe: dict[str, Any] | None) -> dict[str, Any]:
             "users": {group: len(getattr(split, group).users) for group in GROUPS},
             "items": len(split.items),
             "interactions": {name: int(matrix.nnz) for name, matrix in _matrices(split)},
+            **more,
         },
+        "protocol": {group: getattr(split, group).protocol for group in GROUPS[1:]},
+        **({"weights": weighted} if weighted else {}),
         "recipe": recipe,
-        "report": None if report is None else asdict(report),
+        "report": None if report is None else _facts(report),
     }
+
+
+def _facts(report: ReadReport) -> dict[str, Any]:
+    """What a report says; of times and weights only if there are any."""
+    return {name: value for name, value in asdict(report).items() if value or name not in OF_WEIGHTS}
+
+
+def _counts_of(data: Interactions) -> dict[str, int]:
+    return {"users": len(data.users), "items": len(data.items), "interactions": len(data)}
 
 
 def _complete(counts: Any) -> bool:
@@ -165,6 +199,9 @@ def _complete(counts: Any) -> bool:
     try:
         needed = [counts["items"], *(counts["users"][group] for group in GROUPS)]
         needed += [counts["interactions"][name] for name in MATRICES]
+        if "everyone" in counts:
+            needed += [counts["everyone"][name] for name in ("users", "items", "interactions")]
+            needed.append(counts["everyone"]["items"] - counts["items"])
     except (KeyError, TypeError):
         return False
     return all(isinstance(count, int) and count >= 0 for count in needed)
@@ -178,9 +215,39 @@ def _report(about: dict[str, Any]) -> ReadReport | None:
     return ReadReport(**known)
 
 
-def _items_table(split: Split) -> pa.Table:
-    columns = {} if split.table is None else dict(zip(split.table.column_names, split.table.columns, strict=True))
-    return pa.table({"id": split.items.array} | columns)
+def _items_table(data: Split | Interactions) -> pa.Table:
+    columns = {} if data.table is None else dict(zip(data.table.column_names, data.table.columns, strict=True))
+    return pa.table({"id": data.items.array} | columns)
+
+
+def _attributes(items: pa.Table) -> pa.Table | None:
+    return items.drop_columns(["id"]) if items.num_columns > 1 else None
+
+
+def _write_everyone(folder: Path, everyone: Interactions, items: int) -> None:
+    """items: of the split, which come first."""
+    _write_matrix(folder, "everyone", everyone.matrix)
+    _write_table(folder / "everyone.users.parquet", pa.table({"id": everyone.users.array}))
+    _write_table(folder / "everyone.items.parquet", _items_table(everyone).slice(items))
+
+
+def _read_everyone(folder: Path, about: dict[str, Any], items: pa.Table, train: Interactions) -> Interactions:
+    """items: the table of the split's items."""
+    counts = about["counts"]["everyone"]
+    _, users = _read_table(folder / "everyone.users.parquet", counts["users"])
+    path = folder / "everyone.items.parquet"
+    others, _ = _read_table(path, counts["items"] - len(train.items))
+    try:
+        whole = pa.concat_tables([items, others]).combine_chunks()
+        ids = distinct_ids(whole.column("id").combine_chunks())
+    except (pa.ArrowException, DataError) as error:
+        raise _damaged(path, error) from error
+    shape = (counts["users"], counts["items"])
+    matrix = _read_matrix(folder, "everyone", shape, counts["interactions"], "everyone" in about.get("weights", ()))
+    report = train.report
+    if report is not None and report.mean_weight is not None:
+        report = replace(report, mean_weight=float(matrix.data.mean(dtype=np.float64)))
+    return Interactions(matrix, users, ids, _attributes(whole), report)
 
 
 def _users_table(split: Split) -> pa.Table:
@@ -192,6 +259,22 @@ def _users_table(split: Split) -> pa.Table:
     return pa.table({"id": pa.concat_arrays(ids), "group": groups})
 
 
+def _write_matrix(folder: Path, name: str, matrix: sp.csr_array) -> None:
+    _write_array(folder / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
+    _write_array(folder / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
+    if _is_weighted(name, matrix):
+        _write_array(folder / f"{name}.weights.npy", matrix.data.astype(np.float32, copy=False))
+
+
+def _is_weighted(name: str, matrix: sp.csr_array) -> bool:
+    """Whether there are weights to keep."""
+    return name in MAY_BE_WEIGHTED and are_weighted(matrix)
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
 def _write_array(path: Path, array: np.ndarray) -> None:
     """Like `np.save`, but through a Python file, which reports a full disk as soon as it happens."""
     array = np.ascontiguousarray(array)
@@ -200,7 +283,19 @@ def _write_array(path: Path, array: np.ndarray) -> None:
         file.write(array.view(np.uint8).data)
 
 
-def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
+def _read_users(path: Path, counts: dict[str, int]) -> dict[str, Ids]:
+    """By group; somebody may be in several, but in none of them twice."""
+    _, ids = _read_table(path, sum(counts.values()), distinct=False)
+    ends = np.cumsum([counts[group] for group in GROUPS]).tolist()
+    try:
+        return {
+            group: distinct_ids(ids.array[end - counts[group] : end]) for group, end in zip(GROUPS, ends, strict=True)
+        }
+    except DataError as error:
+        raise _damaged(path, error) from error
+
+
+def _read_table(path: Path, rows: int, distinct: bool = True) -> tuple[pa.Table, Ids]:
     """A table whose first column is 'id', and those ids."""
     try:
         with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
@@ -209,25 +304,29 @@ def _read_table(path: Path, rows: int) -> tuple[pa.Table, Ids]:
             raise DataError("it does not start with a column 'id'")
         if table.num_rows != rows:
             raise DataError(f"it has {table.num_rows:,} rows, about.json says {rows:,}")
-        return table, distinct_ids(table.column("id").combine_chunks())
+        ids = table.column("id").combine_chunks()
+        return table, distinct_ids(ids) if distinct else Ids(ids)
     except (pa.ArrowException, OSError, DataError) as error:
         raise _damaged(path, error) from error
 
 
-def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int) -> sp.csr_array:
+def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int, weighted: bool = False) -> sp.csr_array:
     indptr = _read_array(folder / f"{name}.indptr.npy", np.dtype(np.int64), shape[0] + 1)
     indices = _read_array(folder / f"{name}.indices.npy", np.dtype(np.int32), nnz)
+    weights = _read_array(folder / f"{name}.weights.npy", np.dtype(np.float32), nnz) if weighted else None
     try:
-        return checked_csr(indptr, indices, shape)
+        return checked_csr(indptr, indices, shape, weights)
     except ValueError as error:
         part, _, reason = str(error).partition(": ")
         raise _damaged(folder / f"{name}.{part}.npy", reason) from error
 
 
-def checked_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """CSR of ones from index arrays that may be damaged; scipy would crash on them.
+def checked_csr(
+    indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int], weights: np.ndarray | None = None
+) -> sp.csr_array:
+    """CSR from arrays that may be damaged, since scipy would crash on them; without weights, of ones.
 
-    A `ValueError` says which array is bad and why: "indptr: …" or "indices: …".
+    A `ValueError` says which array is bad and why: "indptr: …", "indices: …" or "weights: …".
     """
     if indptr.shape != (shape[0] + 1,):
         raise ValueError(f"indptr: its shape is {indptr.shape}, not {(shape[0] + 1,)}")
@@ -235,7 +334,11 @@ def checked_csr(indptr: np.ndarray, indices: np.ndarray, shape: tuple[int, int])
         raise ValueError("indptr: its values are not row starts")
     if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
         raise ValueError(f"indices: it refers to items beyond the {shape[1]:,} there are")
-    return binary_csr(indptr, indices, shape)
+    if weights is not None and not (
+        weights.shape == indices.shape and np.all((weights > 0) & (weights <= np.finfo(np.float32).max))
+    ):
+        raise ValueError("weights: its values are not one positive number per interaction")
+    return binary_csr(indptr, indices, shape, weights)
 
 
 def distinct_ids(array: pa.Array) -> Ids:

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from macrid.data.columns import encode_ids, numbers, row_text
 from macrid.data.ids import Ids
 from macrid.data.texts import check_text, is_utf8
+from macrid.data.types import as_attributes, simplified
 from macrid.errors import DataError, MacridError, RequestError, first_line
 from macrid.files import check_regular
 
@@ -28,6 +29,11 @@ ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "articl
               "artist_id", "book_id", "business_id", "video_id", "asin", "parent_asin", "sku", "isbn",
               "id")  # fmt: skip
 RATING_NAMES = ("rating", "ratings", "score", "stars", "overall", "rate", "value", "weight")
+TIME_NAMES = ("timestamp", "time", "ts", "event_time", "event_timestamp", "datetime", "date_time", "date", "event_date",
+              "created_at", "created", "occurred_at", "unix_time", "unix_timestamp", "unix_review_time", "review_time",
+              "review_date", "order_date", "order_time", "purchase_date", "clicked_at", "viewed_at")  # fmt: skip
+EVENT_NAMES = ("event", "event_type", "event_name", "event_kind", "action", "action_type", "behavior", "behaviour",
+               "behavior_type", "behaviour_type", "interaction", "interaction_type", "type", "kind")  # fmt: skip
 TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "product_title", "movie_title")
 
 EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # of a '::' file without a header
@@ -97,10 +103,11 @@ class Table(ABC):
 class FrameTable(Table):
     """A frame in memory."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self.name = "frame"
+    def __init__(self, table: pa.Table, name: str = "frame") -> None:
+        """name: in messages."""
+        self.name = name
         self._set_columns(table.column_names)
-        self.table = _with_known_types(table.rename_columns(self.columns))
+        self.table = simplified(table.rename_columns(self.columns))
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         return _checked(self.table.select(list(columns)), self.name)
@@ -123,7 +130,7 @@ class ParquetTable(Table):
             with pa.parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
                 table = file.read(columns=wanted if is_clear else None)
             table = table.select(wanted).rename_columns(columns) if is_clear else table.rename_columns(self.columns)
-            return _checked(_with_known_types(table.select(columns)), self.name)
+            return _checked(simplified(table.select(columns)), self.name)
         except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
             raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
@@ -211,6 +218,8 @@ def open_table(
 
     encoding: of a text file; by default decided by its content, see `macrid.data.texts`.
     """
+    if isinstance(source, Table):
+        return source
     if isinstance(source, str | PathLike):
         path = Path(source)
         _check_readable(path)
@@ -268,33 +277,22 @@ def read_items(source: Any, same_column: str | None = None, encoding: str | None
         seen = np.unique(codes, return_index=True)[1]
         repeated = ids[int(codes[np.setdiff1d(np.arange(len(codes)), seen)[0]])]
         raise DataError(f"{table.name}: item {repeated!r} in column '{key}' has several rows; keep one row per item")
-    rest = [name for name in columns.column_names if name not in (key, *titles)]
-    names = free_names(["title"] * len(titles) + rest, RESERVED_COLUMNS)
-    written = [table.written[table.columns.index(name)] for name in rest]
-    pairs = zip(written, names[len(titles) :], strict=True)
-    notes = [f"column '{old}' renamed to '{new}'" for old, new in pairs if old != new]
-    notes = [table.note, *notes] if table.note else notes
-    return Items(
-        ids,
-        columns.select([*titles, *rest]).rename_columns(names),
-        tuple(f"{table.name}: {note}" for note in notes),
-    )
+    others = [name for name in columns.column_names if name not in (key, *titles)]
+    attributes, left_out = as_attributes(columns.select([*titles, *others]))
+    has_title = bool(titles) and attributes.column_names[:1] == titles
+    rest = attributes.column_names[has_title:]
+    names = free_names(["title"] * has_title + rest, RESERVED_COLUMNS)
+    written = dict(zip(table.columns, table.written, strict=True))
+    pairs = ((written.get(old, old), new) for old, new in zip(rest, names[has_title:], strict=True))
+    notes = [*([table.note] if table.note else []), *left_out]
+    notes += [f"column '{old}' renamed to '{new}'" for old, new in pairs if old != new]
+    return Items(ids, attributes.rename_columns(names), tuple(f"{table.name}: {note}" for note in notes))
 
 
 def _are_names(cells: Sequence[str]) -> bool:
     """Whether cells are a header rather than the ids of a first row."""
     known = {_plain(name) for name in (*USER_NAMES, *ITEM_NAMES)}
     return any(_plain(cell) in known for cell in cells[:2])
-
-
-def _with_known_types(table: pa.Table) -> pa.Table:
-    """With types that Arrow's functions support: not that of polars' strings, nor one that an extension defines."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.large_string()))
-        elif isinstance(field.type, pa.BaseExtensionType):
-            table = table.set_column(place, field.name, table.column(place).cast(field.type.storage_type))
-    return table
 
 
 def _checked(table: pa.Table, name: str) -> pa.Table:

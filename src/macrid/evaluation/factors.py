@@ -6,6 +6,7 @@ None or NaN are ignored for that factor.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,7 +74,9 @@ def _forest(vectors: np.ndarray, values: np.ndarray, seed: int, folds: int, tree
     options = {"max_features": 1.0, "min_samples_leaf": min(10, 1 + len(values) // 50), "random_state": seed}
     shares, predicted = np.zeros(vectors.shape[1]), np.empty_like(target)
     for train, test in KFold(folds, shuffle=True, random_state=seed).split(vectors):
-        forest = kind(trees, **options).fit(vectors[train], target[train])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The number of unique classes")  # many values are allowed
+            forest = kind(trees, **options).fit(vectors[train], target[train])
         predicted[test] = forest.predict(vectors[test])
         shares += forest.feature_importances_ / folds
     if numeric:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -17,87 +16,22 @@ from torch import Tensor
 
 from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions, csr_from_pairs
+from macrid.data.pictures import Pictures
 from macrid.data.split import HeldOut
-from macrid.data.tables import FrameKind, to_frame
 from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
 from macrid.models.epoch import Epoch
+from macrid.models.params import Parameters
+from macrid.models.results import Encoding, Placement, Posterior, Recommendations, ScoredItem
 from macrid.ops.batches import DeviceHistories
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, best_of, pairs
 from macrid.settings import Settings, TrainingKeywords, TrainingSettings, takes
 
-
-@dataclass(frozen=True)
-class ScoredItem:
-    """One recommended or similar item."""
-
-    id: Id
-    score: float
-    title: str | None = None
-    concept: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"id": str(self.id), "title": self.title, "score": self.score, "concept": self.concept}
+if TYPE_CHECKING:
+    from macrid.control.rules import Rules
 
 
-@dataclass(frozen=True)
-class Recommendations(Sequence[ScoredItem]):
-    """Items, best first, and the ids in the history that the model does not know."""
-
-    items: tuple[ScoredItem, ...]
-    unknown: tuple[Id, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    @overload
-    def __getitem__(self, index: int) -> ScoredItem: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[ScoredItem, ...]: ...
-    def __getitem__(self, index: int | slice) -> ScoredItem | tuple[ScoredItem, ...]:
-        return self.items[index]
-
-    def __iter__(self) -> Iterator[ScoredItem]:
-        return iter(self.items)
-
-    @property
-    def ids(self) -> list[Id]:
-        return [item.id for item in self.items]
-
-    def to_frame(self, as_: FrameKind = "arrow") -> Any:
-        """One row per item: rank, item, score and, where available, concept and title.
-
-        as_: "arrow" for a `pyarrow.Table`, "pandas" or "polars".
-        """
-        columns = {"item": self.ids, "score": [item.score for item in self.items]}
-        for name in ("concept", "title"):
-            values = [getattr(item, name) for item in self.items]
-            if any(value is not None for value in values):
-                columns[name] = values
-        return to_frame(pa.table({"rank": range(1, len(self) + 1), **columns}), as_)
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{rank:>3}  {item.score:8.3f}  {item.id}{'' if item.title is None else '  ' + item.title}"
-            for rank, item in enumerate(self.items, start=1)
-        )
-
-
-class Encoding(NamedTuple):
-    """A history as the model sees it."""
-
-    confidence: np.ndarray  # (concepts,) how much of the history lies in each concept
-    components: np.ndarray  # (concepts, dim)
-
-
-class Posterior(NamedTuple):
-    """Independent normal distributions over the components of many users: (users, concepts, dim) each."""
-
-    mean: np.ndarray
-    std: np.ndarray
-
-
-class Recommender(ABC):
+class Recommender(Parameters, ABC):
     """Recommends items from a history. There is no table of users, so a new user needs no retraining."""
 
     settings_class: ClassVar[Any] = Settings
@@ -107,11 +41,14 @@ class Recommender(ABC):
     """Whether `encode` and `posterior` are available."""
     training_defaults: dict[str, Any] = {}  # noqa: RUF012
     """Where this model's defaults differ from those of `TrainingSettings`."""
+    falls_back: ClassVar[bool] = False
+    """Whether it gives an empty history what is popular; otherwise the engine does."""
     score_name: ClassVar[str] = "score"
     """What to call a score of this model."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.settings_class.make(settings)
+        self.given = settings
         self.items: Ids = Ids([])
         self.table: pa.Table | None = None
         self.popularity: np.ndarray = np.zeros(0, dtype=np.int64)
@@ -121,6 +58,8 @@ class Recommender(ABC):
         self.min_rating: float | None = None
         """The lowest rating that counted in the training data, if there was a threshold."""
         self.log: list[Epoch] = []
+        self.placements: tuple[Placement, ...] = ()
+        """Of the last items, which came after training."""
 
     @abstractmethod
     @takes(TrainingSettings)
@@ -165,6 +104,19 @@ class Recommender(ABC):
         """The concept of each item, in the order of `items`; None if the model has no concepts."""
         return None
 
+    @property
+    def pictures(self) -> Pictures:
+        return Pictures(self.items, self.table)
+
+    @property
+    def trained_items(self) -> int:
+        """How many of the items were there in training; later ones follow."""
+        return len(self.items) - len(self.placements)
+
+    def placement(self, position: int) -> Placement | None:
+        """How an item that came after training got its vectors."""
+        return self.placements[position - self.trained_items] if position >= self.trained_items else None
+
     def __repr__(self) -> str:
         changed = sorted(self.settings.model_fields_set)
         settings = ", ".join(f"{name}={getattr(self.settings, name)!r}" for name in changed)
@@ -178,18 +130,27 @@ class Recommender(ABC):
         exclude_seen: bool = True,
         include: Iterable[Id] | None = None,
         exclude: Iterable[Id] | None = None,
+        where: str | None = None,
+        rules: Rules | Mapping[str, Any] | None = None,
+        strict: bool = False,
     ) -> Recommendations:
-        """Exactly n items for one history, best first; scores are log-probabilities where a model has them.
+        """The n best items for one history, best first; scores are log-probabilities where a model has them.
 
         exclude_seen: leave out the items of the history.
-        include: recommend only these, which must all be known. exclude: never recommend these.
-        Unknown items are ignored with an `UnknownItemsWarning`; it is an error if none is known. An empty history falls
-        back to a generic ranking.
+        include: recommend only these. exclude: never recommend these.
+        where: only items that meet a condition, such as "price < 30 and genre = 'Comedy'".
+        rules: `macrid.Rules` or their JSON, which apply as well: pins, boosts, diversity, shelves, …
+        Unknown ids are ignored with an `UnknownItemsWarning`. If the history has no known item, the list has what is
+        popular, `fallback` is True, and unless the history is empty a `FallbackWarning` says so. Fewer than n items
+        come with a `RulesWarning`. strict: all of these are errors, except an empty history, and a known item beside
+        unknown ones is enough.
         """
-        known, unknown = self.lookup(history)
-        candidates = self.candidates(include, exclude)
-        positions, scores = self.top(self.matrix([known]), n, exclude_seen=exclude_seen, candidates=candidates)
-        return Recommendations(self.describe(positions[0], scores[0]), tuple(unknown))
+        from macrid.control.recommend import recommend
+
+        return recommend(
+            self, history, n, exclude_seen=exclude_seen, include=include, exclude=exclude, where=where, rules=rules,
+            strict=strict, depth=1,
+        )  # fmt: skip
 
     def top(
         self,
@@ -263,7 +224,8 @@ class Recommender(ABC):
         cosine = (vectors @ vectors[position]) / (lengths * lengths[position])
         cosine[position] = -torch.inf
         best = cosine.topk(n)
-        return Recommendations(self.describe(best.indices.cpu().numpy(), best.values.cpu().numpy()))
+        items = self.describe(best.indices.cpu().numpy(), best.values.cpu().numpy())
+        return Recommendations(items, pictures=self.pictures)
 
     def encode(self, history: Iterable[Id]) -> Encoding:
         """Confidence per concept (how much of the history lies in it) and one component per concept."""
@@ -295,7 +257,7 @@ class Recommender(ABC):
         rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
         return csr_from_pairs(rows, np.concatenate([*histories, np.zeros(0, int)]), (len(histories), len(self.items)))
 
-    def lookup(self, history: Iterable[Id], required: bool = True) -> tuple[np.ndarray, list[Id]]:
+    def lookup(self, history: Iterable[Id], required: bool = True, stacklevel: int = 3) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of the known items, and the unknown ids."""
         self.check_fitted()
         if isinstance(history, str | int):
@@ -310,7 +272,7 @@ class Recommender(ABC):
             message = f"{_unknown(unknown)}; {self.id_hint()}"
             if required and len(unknown) == len(ids):
                 raise RequestError(f"no known item in the history; {message}")
-            warnings.warn(f"ignored {message}", UnknownItemsWarning, stacklevel=3)
+            warnings.warn(f"ignored {message}", UnknownItemsWarning, stacklevel=stacklevel)
         return positions[positions >= 0], unknown
 
     def positions(self, ids: Iterable[Id], what: str) -> np.ndarray:
@@ -321,16 +283,6 @@ class Recommender(ABC):
         if unknown:
             raise RequestError(f"{what}: {_unknown(unknown)}; {self.id_hint()}")
         return positions
-
-    def candidates(self, include: Iterable[Id] | None, exclude: Iterable[Id] | None) -> np.ndarray | None:
-        if include is None and exclude is None:
-            return None
-        allowed = np.full(len(self.items), include is None)
-        if include is not None:
-            allowed[self.positions(include, "include")] = True
-        if exclude is not None:
-            allowed[self.lookup(exclude, required=False)[0]] = False
-        return allowed
 
     def describe(self, positions: np.ndarray, scores: np.ndarray) -> tuple[ScoredItem, ...]:
         concepts = self.concepts_of_items()
@@ -343,6 +295,7 @@ class Recommender(ABC):
                 float(scores[rank]),
                 None if titles is None or titles[rank] is None else str(titles[rank]),
                 None if concepts is None else int(concepts[position]),
+                self.placement(int(position)),
             )
             for rank, position in enumerate(positions)
         )

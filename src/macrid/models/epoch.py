@@ -1,8 +1,12 @@
-"""The record of one epoch."""
+"""The record of one epoch, and how to show epochs on a bar."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from macrid.progress import Bar
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,39 @@ class Epoch:
             total = "" if self.concepts is None else f"of {self.concepts} "
             parts.append(f"{self.effective_concepts:.1f} {total}concepts in use")
         return "  ".join([*parts, f"{self.seconds:.1f} s" if self.seconds >= 1 else f"{self.seconds:.2f} s"])
+
+
+OnEpoch = Callable[[Epoch], None] | None
+OnStep = Callable[[int, int], None] | None
+
+
+def summary(log: Sequence[Epoch]) -> str:
+    """The latest epoch in a few words."""
+    record = log[-1]
+    parts = [f"loss {record.loss:.0f}", f"KL {record.kl:.0f}"]
+    if record.ndcg is not None:
+        parts.append(f"NDCG {record.ndcg:.3f} (best {[line.ndcg for line in log if line.best][-1]:.3f})")
+    if record.effective_concepts is not None:
+        parts.append(f"{record.effective_concepts:.1f} of {record.concepts} concepts")
+    return " ".join(parts)
+
+
+def shown_on(bar: Bar, model: Any, epochs: int, on_epoch: OnEpoch, on_step: OnStep) -> tuple[OnEpoch, OnStep]:
+    """The same callbacks, and everything on a bar too. model: has a `log`."""
+    place: tuple[str, int, int | None] = f"epoch 1/{epochs}", 0, None
+    bar.show(*place)
+
+    def show_epoch(record: Epoch) -> None:
+        bar.show(*place, status=summary(model.log))
+        if on_epoch is not None:
+            on_epoch(record)
+
+    def show_step(done: int, steps: int) -> None:
+        nonlocal place
+        before = len(model.log)
+        place = f"epoch {before + 1}/{epochs}", before * steps + done, epochs * steps
+        bar.show(*place, status=summary(model.log) if before else "")
+        if on_step is not None:
+            on_step(done, steps)
+
+    return show_epoch, show_step

@@ -22,16 +22,18 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from macrid.data.ids import Id, Ids
+from macrid.data.ids import Id, Ids, first_few
 from macrid.data.interactions import Interactions
 from macrid.data.labels import Labels
 from macrid.errors import SettingsError
+from macrid.models import warm
 from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import draw_dropout, draw_mask, initialise
 from macrid.models.neighbours import Neighbours
 from macrid.models.neural import NeuralRecommender
-from macrid.models.start import ease_start, number_of_concepts, svd_start
+from macrid.models.start import ease_start, number_of_concepts, prototypes_among, svd_start, svd_vectors
 from macrid.ops import encoder
+from macrid.ops.batches import relative
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
@@ -278,31 +280,74 @@ class MacridVAE(NeuralRecommender):
     """Axes and names, a `macrid.concepts.meaning.Meaning`."""
     named_concepts: int = 0
     """Concepts that labels have names for."""
+    map_strength: Any = None
+    """Of the map that placed items after training, a `macrid.cold.Strength`."""
     neighbours_note: str | None = None
     """Why there is no linear part, if it was asked for."""
+    neighbours_weight: float | None = None
+    """Of the linear part, as it was chosen; 0 if it does not help."""
+    fixed_weight: float | None = None
+    """The weight to give it, if there are no validation users to choose one on."""
+    origin: warm.Origin | None = None
+    """Where the items of a warm start come from."""
+    renumbered: int = 0
+    """Concepts that had changed their number after a warm start, and got it back."""
 
     @takes(MacridVAESettings)
     def __init__(self, *, preset: str = "best", **settings: Unpack[MacridVAEKeywords]) -> None:
         chosen, fields = settings_of_preset(preset), self.settings_class.model_fields
         super().__init__(**{name: value for name, value in chosen.items() if name in fields} | dict(settings))
-        self.given_settings = self.settings
+        self.given_settings, self.given = self.settings, {"preset": preset, **settings}
         if chosen:
             self.training_defaults = {name: value for name, value in chosen.items() if name not in fields}
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         users, items = data.matrix.shape
         self.settings = self.given_settings.suited_to(items, data.matrix.nnz / max(users, 1))
+        if self.started_from is not None:
+            self.settings = self._settings_from(self.started_from)
         super().prepare(data, training)
-        self.labelled = self.meaning = self.neighbours = self.neighbours_note = None
+        self.labelled = self.meaning = self.neighbours = self.neighbours_note = self.neighbours_weight = None
         users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
         self.sample = data.matrix[np.sort(users)]
 
     def _build(self, items: int) -> MacridNetwork:
         return MacridNetwork(items, self.settings)
 
+    def check_warm_start(self, old: Any) -> None:
+        warm.check_possible(self._settings_from(old) if isinstance(old, MacridVAE) else self.settings, old)
+
+    def _settings_from(self, old: MacridVAE) -> MacridVAESettings:
+        given = self.given_settings
+        return MacridVAESettings.make(
+            warm.settings_from(old, {name: getattr(given, name) for name in given.model_fields_set})
+        )
+
+    def _start_from(self, old: MacridVAE, matrix: sp.csr_array, device: torch.device) -> None:
+        """Start near the weights of an earlier model; with another number of concepts, from new prototypes."""
+        n, s = self.network, self.settings
+        self.origin = warm.origin_of(self.items, old)
+        if s.concepts == "auto":
+            n.prototypes.data = n.prototypes.data.new_empty(number_of_concepts(matrix, device), s.dim)
+        n.initialise(Generator().manual_seed(0))
+        items = svd_vectors(matrix, s.dim, Generator().manual_seed(0), device)
+        items = warm.turned(items, old, self.origin, self.popularity)
+        self._add_start(items, items)
+        warm.move_towards(self, old, matrix, self.origin)
+        if n.concepts != old.network.concepts:
+            vectors = unit(n.item_vectors.detach())
+            self._put_prototypes(prototypes_among(matrix, vectors, n.concepts, Generator().manual_seed(0), device))
+
+    def _after_training(self) -> None:
+        if self.started_from is not None and self.origin is not None and not self.named_concepts:
+            self.renumbered = warm.keep_numbers(self, self.started_from, self.origin)
+
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         n, dim = self.network, self.settings.dim
         device = choose_device("cpu" if self.training is None else self.training.device)
+        if self.started_from is not None:
+            self._start_from(self.started_from, matrix, device)
+            return
         if self.settings.concepts == "auto":
             concepts = max(number_of_concepts(matrix, device), self.named_concepts)
             n.prototypes.data = n.prototypes.data.new_empty(concepts, dim)
@@ -311,18 +356,28 @@ class MacridVAE(NeuralRecommender):
             return
         n.initialise(torch.Generator().manual_seed(0))  # what follows from the data does so for every seed
         if self.settings.start == "ease":
-            items, contexts, prototypes = ease_start(matrix, n.concepts, dim, device)
+            items, contexts, prototypes = ease_start(relative(matrix), n.concepts, dim, device)
         else:
             items, prototypes = svd_start(matrix, n.concepts, dim, device)
             contexts = items
-        with torch.no_grad():
-            n.prototypes.copy_(LENGTH * prototypes if n.cosine else prototypes)
-            n.item_vectors.mul_(NOISE).add_(items)
-            if self.settings.start != "svd":
-                n.context_vectors.add_(contexts)
-                *hidden, last = n.layers
-                if not hidden:  # a user's component starts as the sum of the vectors of the history
-                    last.get_parameter("weight")[:dim] += torch.eye(dim)
+        self._put_prototypes(prototypes)
+        self._add_start(items, contexts)
+
+    @torch.no_grad()
+    def _put_prototypes(self, prototypes: Tensor) -> None:
+        """prototypes: (concepts, dim) of length 1."""
+        self.network.prototypes.copy_(LENGTH * prototypes if self.network.cosine else prototypes)
+
+    @torch.no_grad()
+    def _add_start(self, items: Tensor, contexts: Tensor) -> None:
+        """Add vectors (items, dim) that group similar items to an initialised network."""
+        n, dim = self.network, self.settings.dim
+        n.item_vectors.mul_(NOISE).add_(items)
+        if self.settings.start != "svd":
+            n.context_vectors.add_(contexts)
+            *hidden, last = n.layers
+            if not hidden:  # a user's component starts as the sum of the vectors of the history
+                last.get_parameter("weight")[:dim] += torch.eye(dim)
 
     def read_labels(self, source: Any, items: Ids) -> Labels:
         s = self.settings
@@ -331,6 +386,13 @@ class MacridVAE(NeuralRecommender):
             raise SettingsError(
                 f"concepts is 'merge', but concept labels need a fixed number, here {len(labels.concept_names)} or"
                 " more; set it, or label attributes only"
+            )
+        old = self.started_from
+        before = [] if old is None or old.labelled is None else old.labelled["concepts"]
+        if old is not None and labels.concept_names and list(labels.concept_names) != before:
+            raise SettingsError(
+                f"the labels have concepts {first_few(list(labels.concept_names), 3)}, but those of the run to start"
+                f" from are {first_few(before, 3) or 'not labelled'}; use the same, or start afresh"
             )
         self.named_concepts = len(labels.concept_names)
         return labels
@@ -377,6 +439,11 @@ class MacridVAE(NeuralRecommender):
         self.neighbours = Neighbours.from_state(linear) if linear else None
         if self.neighbours is not None and self.neighbours.items != len(self.items):
             raise ValueError(f"neighbours of {self.neighbours.items:,} items instead of {len(self.items):,}")
+
+    def _repr_html_(self) -> str:
+        from macrid.concepts.shown import model_html
+
+        return model_html(self)
 
     def item_vectors(self) -> Tensor:
         return self.network.item_vectors.detach()

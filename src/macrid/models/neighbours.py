@@ -19,10 +19,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from macrid.data.interactions import are_weighted
 from macrid.errors import DataError
 from macrid.models.devices import memory_left
 from macrid.models.reference import ease_weights, gram
 from macrid.ops import kernels
+from macrid.ops.batches import relative
 from macrid.ops.topk import BLOCK, pairs
 
 EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pairs are all computed: a few minutes
@@ -61,6 +63,7 @@ class Neighbours:
 
         regularisation: EASE's; by default chosen from the popularity of the items.
         """
+        matrix = relative(matrix)
         regularisation = suitable_regularisation(matrix) if regularisation is None else regularisation
         solve = exact_weights if is_exact(matrix.shape[1], device) else local_weights
         sources, weights = solve(matrix, count, device, regularisation)
@@ -124,12 +127,15 @@ class Neighbours:
         return type(self)(torch.searchsorted(kept, self.offsets), targets[kept], self.weights[kept], len(positions))
 
     def scores(self, histories: sp.csr_array) -> Tensor:
-        """x B, 0 for an empty history: (users, width)."""
+        """x B, where the weights of a user are 1 on average; 0 for an empty history: (users, width)."""
         if histories.shape[1] != self.items:
             raise DataError(f"the histories have {histories.shape[1]:,} items, the neighbours {self.items:,}")
+        x = weights_by_user(histories)
         if self.device.type == "cpu":
-            return self._scores_on_cpu(histories)
-        return self._scores_of_kernels(histories) if kernels.serve(self.weights) else self._scores(histories)
+            return self._scores_on_cpu(histories, x)
+        if x is None and kernels.serve(self.weights):
+            return self._scores_of_kernels(histories)
+        return self._scores(histories, x)
 
     @cached_property
     def _matrix(self) -> sp.csr_array:
@@ -137,13 +143,15 @@ class Neighbours:
         offsets = (self.offsets.int() if small else self.offsets).numpy()
         return sp.csr_array((self.weights.numpy(), self.targets.numpy(), offsets), shape=(self.items, self.width))
 
-    def _scores_on_cpu(self, histories: sp.csr_array) -> Tensor:
+    def _scores_on_cpu(self, histories: sp.csr_array, x: np.ndarray | None) -> Tensor:
         scores = torch.empty(histories.shape[0], self.width)
         matrix, blocks = self._matrix, scores.split(USERS)
 
         def fill(number: int) -> None:
             bounds = histories.indptr[USERS * number : USERS * (number + 1) + 1]
             rows = matrix[histories.indices[bounds[0] : bounds[-1]]]
+            if x is not None:
+                rows.data *= np.repeat(x[bounds[0] : bounds[-1]], np.diff(rows.indptr))
             # One row per user, in which a column may occur more than once: making it dense adds them up.
             merged = (rows.data, rows.indices, rows.indptr[bounds - bounds[0]])
             sp.csr_array(merged, shape=tuple(blocks[number].shape)).toarray(out=blocks[number].numpy())
@@ -165,12 +173,15 @@ class Neighbours:
         add_rows(items, users, self.offsets, self.targets, self.weights, scores)
         return scores
 
-    def _scores(self, histories: sp.csr_array) -> Tensor:
+    def _scores(self, histories: sp.csr_array, x: np.ndarray | None = None) -> Tensor:
         users, total = histories.shape[0], self._lengths[histories.indices].sum()
         if users > 1 and total > ENTRIES:
             half = users // 2
-            return torch.cat([self._scores(histories[:half]), self._scores(histories[half:])])
+            first, second = (None, None) if x is None else np.split(x, [histories.indptr[half]])
+            return torch.cat([self._scores(histories[:half], first), self._scores(histories[half:], second)])
         number, targets, weights = self._rows(histories.indices)
+        if x is not None:
+            weights = weights * torch.from_numpy(x).to(self.device)[number]
         first = np.repeat(self.width * np.arange(users), np.diff(histories.indptr))  # of each user's scores
         scores = self.weights.new_zeros(users, self.width)
         scores.view(-1).index_add_(0, torch.from_numpy(first).to(self.device)[number] + targets, weights)
@@ -231,6 +242,16 @@ def choose_weight(ndcg: Callable[[float], np.ndarray]) -> Choice:
     if gains[best].mean() > gains[0.0].mean():
         return Choice(best)
     return Choice(0.0, f"they do not help {users} validation users")
+
+
+def weights_by_user(histories: sp.csr_array) -> np.ndarray | None:
+    """The weight of each interaction over the mean weight of its user: (interactions,); None if all are the same."""
+    if not are_weighted(histories):
+        return None
+    sizes = np.diff(histories.indptr)
+    users = np.repeat(np.arange(len(sizes)), sizes)
+    means = np.bincount(users, histories.data, minlength=len(sizes)) / np.maximum(sizes, 1)
+    return (histories.data / means[users]).astype(np.float32)
 
 
 def suitable_regularisation(matrix: sp.csr_array) -> float:
@@ -308,7 +329,8 @@ def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
 def best_predictors(matrix: sp.csr_array, by_item: sp.csr_array, count: int, regularisation: float) -> Tensor:
     """For every item the others that explain most of it, each in a ridge regression of its own: (items, count)."""
     items = matrix.shape[1]
-    scale = torch.from_numpy(1 / np.sqrt(np.diff(by_item.indptr) + regularisation)).float()
+    squares = np.bincount(matrix.indices, np.square(matrix.data, dtype=np.float64), minlength=items)
+    scale = torch.from_numpy(1 / np.sqrt(squares + regularisation)).float()
     at_once = max(1, BLOCK["cpu"] // items)
     best = []
     for start in range(0, items, at_once):

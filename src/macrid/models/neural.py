@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from macrid.data.ids import Id, Ids
 from macrid.data.interactions import Interactions
 from macrid.errors import SettingsError
-from macrid.models.base import Encoding, Posterior, Recommender, checked, min_rating_of
+from macrid.models.base import Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, explained, on_device
-from macrid.models.epoch import Epoch
+from macrid.models.epoch import Epoch, shown_on, summary
 from macrid.models.memory import check_memory
 from macrid.models.neighbours import Neighbours
+from macrid.models.results import Encoding, Posterior
+from macrid.models.warm import training_from
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, Decoder, Mixture, pairs, top
+from macrid.progress import watched
 from macrid.settings import TrainingKeywords, TrainingSettings, takes
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ class NeuralRecommender(Recommender):
     is_training: bool = False
     neighbours: Neighbours | None = None
     """The linear part of the scores, if any."""
+    started_from: Any = None
+    """The earlier model that the training starts or has started from, until its names are carried over."""
 
     @abstractmethod
     def _build(self, items: int) -> nn.Module:
@@ -82,10 +87,12 @@ class NeuralRecommender(Recommender):
         *,
         validation: HeldOut | None = None,
         labels: Any = None,
+        warm_start: Recommender | None = None,
         checkpoint: str | PathLike[str] | None = None,
         resume: bool = False,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_step: Callable[[int, int], None] | None = None,
+        progress: bool | None = None,
         **training: Unpack[TrainingKeywords],
     ) -> Self:
         """Train, and keep the weights of the epoch with the best validation NDCG@100.
@@ -93,18 +100,31 @@ class NeuralRecommender(Recommender):
         validation: held-out users over the same items; without them training runs for all epochs.
         labels: of some items, {"concept": {item: name}, attribute: {item: number}}, or a table or file with a column of
             item ids; see `macrid.data.labels`.
+        warm_start: an earlier MacridVAE to start from, over much the same items. Its settings are the defaults, with a
+            shorter schedule; concepts keep their numbers, and `save` keeps names and axes as far as they still fit.
         checkpoint: a folder for checkpoints; `resume=True` continues from the last one.
         on_epoch: called with an `Epoch` after each epoch, such as `print`; on_step with (steps done, steps per epoch).
+        progress: show a bar; by default in a notebook, unless on_epoch or on_step is given.
         training: the fields of `macrid.settings.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
         """
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
+        if warm_start is not None:
+            self.check_warm_start(warm_start)
+            training = training_from(warm_start, training)  # type: ignore[assignment]
+        self.started_from = warm_start
         settings = self.training_settings(training)
-        with on_device(choose_device(settings.device)), explained(self, settings, data.matrix.shape[0]):
+        with (
+            on_device(choose_device(settings.device)),
+            explained(self, settings, data.matrix.shape[0]),
+            watched(progress, is_watched=on_epoch is not None or on_step is not None) as bar,
+        ):
             checked_labels = None if labels is None else self.read_labels(labels, data.items)
             self.prepare(data, settings)
             self.validation, self.min_rating = validation, min_rating_of(data)
+            if bar is not None:
+                on_epoch, on_step = shown_on(bar, self, settings.epochs, on_epoch, on_step)
             self.is_training = True
             try:
                 train_network(
@@ -113,7 +133,17 @@ class NeuralRecommender(Recommender):
                 )  # fmt: skip
             finally:
                 self.is_training = False
+            if bar is not None and self.log:
+                bar.show(f"{len(self.log)} epochs", 1, 1, summary(self.log))
+            self._after_training()
         return self
+
+    def check_warm_start(self, old: Any) -> None:
+        """A `SettingsError` if training cannot start from an earlier model."""
+        raise SettingsError(f"a {type(self).__name__} has no warm start; train a MacridVAE, or start afresh")
+
+    def _after_training(self) -> None:
+        """Whatever a model does with its trained weights."""
 
     def prepare(self, data: Interactions, training: TrainingSettings) -> None:
         """Set up an untrained network."""

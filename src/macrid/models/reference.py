@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from macrid.data.interactions import Interactions
+from macrid.data.interactions import Interactions, are_weighted
 from macrid.errors import RequestError, TrainingError
 from macrid.models.base import Recommender, checked, min_rating_of
 from macrid.models.devices import choose_device, memory_left, on_device
+from macrid.ops.batches import relative
 from macrid.ops.topk import BLOCK, pairs
 from macrid.settings import (
     EASEKeywords,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 class ClosedForm(Recommender):
     """A model computed in one step instead of trained in epochs."""
 
+    falls_back = True
     _tensors: dict[str, Tensor]
 
     @takes(TrainingSettings)
@@ -40,18 +42,20 @@ class ClosedForm(Recommender):
         train: Interactions | sp.csr_array,
         *,
         validation: HeldOut | None = None,
+        progress: bool | None = None,
         **training: Unpack[TrainingKeywords],
     ) -> Self:
         """Compute the model.
 
         validation: only checked, as there are no epochs to choose from.
+        progress: without effect, likewise.
         training: the fields of `macrid.settings.TrainingSettings`, of which only device has an effect.
         """
         data = checked(train, validation)
         settings = self.training_settings(training)
         device = choose_device(settings.device)
         with on_device(device):
-            self._tensors = self._solve(data.matrix, device)
+            self._tensors = self._solve(relative(data.matrix), device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.training, self.log = settings, []
         self.validation, self.min_rating = validation, min_rating_of(data)
@@ -59,7 +63,8 @@ class ClosedForm(Recommender):
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
         """The model's tensors from users × items."""
-        shares = np.bincount(matrix.indices, minlength=matrix.shape[1]) / matrix.shape[0]
+        values = matrix.data if are_weighted(matrix) else None
+        shares = np.bincount(matrix.indices, values, minlength=matrix.shape[1]) / matrix.shape[0]
         return {"shares": torch.from_numpy(shares.astype(np.float32)).to(device)}
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -67,7 +72,7 @@ class ClosedForm(Recommender):
 
     @property
     def shares(self) -> Tensor:
-        """(items,) the share of train users who have each item."""
+        """(items,) the share of train users who have each item; with weights, those of their interactions."""
         return self._tensors["shares"]
 
     @property
@@ -116,7 +121,9 @@ class EASE(ClosedForm):
         batch = self.to_device(histories)
         with on_device(self.device):
             items, offsets = batch.items.long(), F.pad(batch.stops, (1, 0))
-            scores = F.embedding_bag(items, self.weights, offsets, mode="sum", include_last_offset=True)
+            scores = F.embedding_bag(
+                items, self.weights, offsets, mode="sum", per_sample_weights=batch.values, include_last_offset=True
+            )
             return torch.where(batch.counts[:, None] > 0, scores, self.shares)
 
     def _solve(self, matrix: sp.csr_array, device: torch.device) -> dict[str, Tensor]:
@@ -190,7 +197,7 @@ def _inverse_by_users(matrix: sp.csr_array, regularisation: float, dtype: torch.
     factor.diagonal().add_(regularisation)
     factor = torch.linalg.cholesky(factor)
     x = torch.zeros(matrix.shape, dtype=dtype, device=device)
-    x[pairs(matrix, device)] = 1
+    x[pairs(matrix, device)] = torch.from_numpy(matrix.data).to(x)
     w = torch.linalg.solve_triangular(factor, x, upper=False)
     del factor, x
     p = (w.t() @ w).neg_()
@@ -199,7 +206,7 @@ def _inverse_by_users(matrix: sp.csr_array, regularisation: float, dtype: torch.
 
 
 def gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
-    """XᵀX in single precision, which holds counts exactly: (columns, columns)."""
+    """XᵀX in single precision, which holds counts of users exactly: (columns, columns)."""
     users, items = matrix.shape
     gram = torch.zeros(items, items, device=device)
     if device.type == "cuda":
@@ -207,7 +214,7 @@ def gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
         for start in range(0, users, at_once):
             part = matrix[start : start + at_once]
             block = torch.zeros(part.shape, device=device)
-            block[pairs(part, device)] = 1
+            block[pairs(part, device)] = torch.from_numpy(part.data).to(block)
             gram.addmm_(block.t(), block)
         return gram
     by_item = matrix.T.tocsr()

@@ -51,12 +51,17 @@ def svd_start(
     concepts: auto takes `number_of_concepts`. device: for SVDs and k-means, which are most of the work.
     """
     generator = torch.Generator().manual_seed(0)
+    vectors = svd_vectors(matrix, dim, generator, device)
+    return vectors, prototypes_among(matrix, vectors, concepts, generator, device)
+
+
+def svd_vectors(matrix: sp.csr_array, dim: int, generator: Generator, device: torch.device | str = "cpu") -> Tensor:
+    """Item vectors (items, dim) of unit length, on the CPU; the generator fills what the SVD leaves open."""
     vectors = 1e-3 * torch.randn(matrix.shape[1], dim, generator=generator)
     rank = min(dim, *(side - 1 for side in matrix.shape))
     if rank >= 1:
         vectors[:, :rank] += item_factors(matrix, rank, torch.Generator().manual_seed(0), device=device)
-    vectors = F.normalize(vectors, dim=1)
-    return vectors, _prototypes(matrix, vectors, concepts, generator, device)
+    return F.normalize(vectors, dim=1)
 
 
 def ease_start(
@@ -78,7 +83,7 @@ def ease_start(
     for table, factors in zip(vectors, (right, left), strict=True):
         table[:, : len(scale)] += (factors * scale.sqrt()).cpu()
     items, contexts = F.normalize(vectors[0], dim=1), vectors[1] / vectors[1].norm(dim=1).mean()
-    return items, contexts, _prototypes(matrix, items, concepts, generator, device)
+    return items, contexts, prototypes_among(matrix, items, concepts, generator, device)
 
 
 def consensus(matrix: sp.csr_array, concepts: int, device: torch.device | str = "cpu") -> Tensor:
@@ -138,7 +143,7 @@ def agreement(first: Tensor, second: Tensor, weights: Tensor) -> float:
     return 1.0 if one == other == 1 else (both - by_chance) / ((one + other) / 2 - by_chance)
 
 
-def _prototypes(
+def prototypes_among(
     matrix: sp.csr_array,
     vectors: Tensor,
     concepts: int | Literal["auto"],

@@ -70,7 +70,7 @@ def log_likelihood(
     bound: float | None = None,
     scratch: int | None = None,
 ) -> Tensor:
-    """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of (log p_ui − log Z_u).
+    """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of x_ui (log p_ui − log Z_u).
 
     Users are weighted by `histories.weights`. Shapes as in `log_partition` → ().
     precision: "bf16" on a CPU takes the two products of the gradients in bf16.
@@ -84,7 +84,7 @@ def log_likelihood(
         return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
     log_z = log_partition(components, items, log_assignment, temperature, scratch=scratch)
     sums, _ = positives(components, items, log_assignment, temperature, histories)
-    return histories.weights.to(items.dtype) @ (sums - histories.counts * log_z)
+    return histories.weights.to(items.dtype) @ (sums - histories.mass.to(items.dtype) * log_z)
 
 
 def bounded(bound: float | None) -> bool:
@@ -94,9 +94,9 @@ def bounded(bound: float | None) -> bool:
 class _Sweep(torch.autograd.Function):
     """The log-likelihood and all its gradients in one sweep over blocks of users, each with all items.
 
-    With P = softmax of a user's logits over concepts and items, and s_ik = p_uik / p_ui at the positives, the gradient
-    by the logits is s − n_u P, times the user's weight. It needs nothing else, so the forward pass computes it while it
-    has P: three matrix products in all.
+    With P = softmax of a user's logits over concepts and items, s_ik = x_ui p_uik / p_ui at the positives, and n_u the
+    sum of x_ui, the gradient by the logits is s − n_u P, times the user's weight. It needs nothing else, so the forward
+    pass computes it while it has P: three matrix products in all.
     """
 
     @staticmethod
@@ -105,18 +105,21 @@ class _Sweep(torch.autograd.Function):
         height: int,
     ) -> Tensor:  # fmt: skip
         sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
-        counts, weights = histories.counts.to(items.dtype), histories.weights.to(items.dtype)
+        mass, weights = histories.mass.to(items.dtype), histories.weights.to(items.dtype)
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
         for users, logits in _blocks_of_users(components, items, log_assignment, height):
             block = histories.of(users)
             at = block.own_rows * (len(concepts) * len(items)) + block.items + concepts  # (concepts, positives)
-            flat, n, weight = logits.view(-1), counts[users], weights[users]
+            flat, n, weight = logits.view(-1), mass[users], weights[users]
+            x = None if block.values is None else block.values.to(items.dtype)
             picked = flat.index_select(0, at.view(-1)).view_as(at)
             log_p = picked.logsumexp(dim=0)
-            total += weight.index_select(0, block.own_rows) @ log_p - (n * weight) @ _softmax_(logits.flatten(1))
+            counted = log_p if x is None else x * log_p
+            total += weight.index_select(0, block.own_rows) @ counted - (n * weight) @ _softmax_(logits.flatten(1))
             if sums is not None:
                 share = picked.sub_(log_p).exp_().div_(n.index_select(0, block.own_rows))
+                share = share if x is None else share.mul_(x)
                 flat.index_add_(0, at.view(-1), share.view(-1), alpha=-1)
                 sums.add(users, logits, -n * weight)
         ctx.save_for_backward(*(() if sums is None else sums.result()))

@@ -111,7 +111,7 @@ def sampled_log_likelihood(
     drawn = items.index_select(0, local.draws)
     log_weighted = log_assignment.index_select(0, local.draws) + local.log_weights[:, None]
     weights = local.histories.weights.to(items.dtype)
-    counts = local.histories.counts * weights
+    counts = local.histories.mass.to(items.dtype) * weights
     if not kernels.serve(items):
         return weights @ sums - sum_log_partition_with(
             components, drawn, log_weighted, temperature, totals, counts, local.hidden, precision, scratch

@@ -1,9 +1,10 @@
 """Sums over the histories of a batch.
 
-The encoder needs, for every user u and concept k, A_uk = sum_i keep_i c_ik t_i and Q_uk = sum_i c_ik² over the user's
-items: `sum_by_concept`. The likelihood needs sum_i log p_ui over them, and sampled likelihoods also log sum_i p_ui:
-`positives`. On a CPU these are products of sparse and dense matrices, forward and backward, without copying a vector
-per interaction; on a GPU they are fused kernels (`macrid.ops.sparse_triton`).
+The encoder needs, for every user u and concept k, A_uk = sum_i keep_i x_ui c_ik t_i and Q_uk = sum_i (x_ui c_ik)² over
+the user's items, where x_ui is the weight of an interaction: `sum_by_concept`. The likelihood needs the sum of
+x_ui log p_ui over them, and sampled likelihoods also log sum_i p_ui: `positives`. On a CPU these are products of sparse
+and dense matrices, forward and backward, without copying a vector per interaction; on a GPU they are fused kernels
+(`macrid.ops.sparse_triton`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class Histories:
     """(interactions,) the user of each, if `items` are those of the batch, one user after the other."""
     balance: float = 0.0
     """How much to down-weight users with long histories."""
+    values: Tensor | None = None
+    """x_ui of each interaction, in the order of `items`; None if all are 1."""
+    totals: Tensor | None = None
+    """(batch,) the sum of each user's values, if there are any."""
 
     @property
     def batch(self) -> int:
@@ -45,14 +50,19 @@ class Histories:
         """(batch,)"""
         return self.stops - self.starts
 
+    @property
+    def mass(self) -> Tensor:
+        """n_u, what the interactions of each user count in all: (batch,)"""
+        return self.counts if self.totals is None else self.totals
+
     @cached_property
     def weights(self) -> Tensor:
-        """The weight of each user: items^−balance, scaled so that interactions count 1 on average: (batch,)"""
-        counts = self.counts.double()
+        """The weight of each user: items^−balance, scaled so that interactions keep their mean weight: (batch,)"""
+        counts, mass = self.counts.double(), self.mass.double()
         if self.balance == 0:
             return torch.ones_like(counts)
         weights = counts.clamp(min=1) ** -self.balance
-        return weights * (counts.sum() / (weights @ counts).clamp(min=1e-12))
+        return weights * (mass.sum() / (weights @ mass).clamp(min=1e-12))
 
     @cached_property
     def offsets(self) -> Tensor:
@@ -74,7 +84,11 @@ class Histories:
         starts, stops = self.starts[users], self.stops[users]
         block = slice(int(starts[0]), int(stops[-1]))
         rows = self.own_rows[block] - users.start
-        return Histories(self.items[block], starts - block.start, stops - block.start, self.longest, rows)
+        return Histories(
+            self.items[block], starts - block.start, stops - block.start, self.longest, rows,
+            values=None if self.values is None else self.values[block],
+            totals=None if self.totals is None else self.totals[users],
+        )  # fmt: skip
 
     def where(self, keep: Tensor) -> Histories:
         """Only the interactions at positions `keep`, in ascending order."""
@@ -111,7 +125,7 @@ def sum_by_concept(
     keep: Tensor | Dropout | None = None,
     precision: str = "fp32",
 ) -> tuple[Tensor, Tensor]:
-    """A_uk = sum_i keep_i c_ik table_i and Q_uk = sum_i c_ik², over the items i of user u.
+    """A_uk = sum_i keep_i x_ui c_ik table_i and Q_uk = sum_i (x_ui c_ik)², over the items i of user u.
 
     table (items, dim), log_assignment (items, concepts), keep (interactions,)
     → (batch, concepts, dim), (batch, concepts).
@@ -133,7 +147,8 @@ def positives(
     histories: Histories,
     precision: str = "fp32",
 ) -> tuple[Tensor, Tensor]:
-    """sum_i log p_ui and log sum_i p_ui over the items i of user u, p_ui as in `macrid.ops.partition`: (batch,) each.
+    """sum_i x_ui log p_ui and log sum_i p_ui over the items i of user u: (batch,) each; p_ui as in
+    `macrid.ops.partition`.
 
     components (batch, concepts, dim), items (items, dim), log_assignment (items, concepts).
     """
@@ -143,7 +158,8 @@ def positives(
         return Positives.apply(components, items, log_assignment, histories, temperature, precision)
     logits = _Dots.apply(components / temperature, items, histories) + _Rows.apply(log_assignment, histories)
     log_p = logits.logsumexp(dim=1)
-    sums = sum_by_user(log_p[:, None], histories)[:, 0]
+    counted = log_p if histories.values is None else log_p * histories.values.to(log_p.dtype)
+    sums = sum_by_user(counted[:, None], histories)[:, 0]
     return sums, _log_sum_exp_by_user(log_p, histories)
 
 
@@ -180,7 +196,9 @@ class _SumByConcept(torch.autograd.Function):
     def forward(
         ctx: Any, table: Tensor, log_assignment: Tensor, histories: Histories, keep: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        assignment = F.embedding(histories.items, log_assignment).exp_()  # (interactions, concepts)
+        assignment = F.embedding(histories.items, log_assignment).exp_()  # x_ui c_ik, (interactions, concepts)
+        if histories.values is not None:
+            assignment.mul_(histories.values.to(assignment.dtype)[:, None])
         squares = torch.segment_reduce(assignment.square(), "sum", offsets=histories.offsets)
         kept, weights, places = histories, assignment, None
         if keep is not None:

@@ -34,12 +34,12 @@ def _keep(SEED, rate, at):
 
 @triton.jit(do_not_specialize=SIZES)
 def _sum(
-    T, LC, STARTS, STOPS, ITEMS, SEED, rate, A, Q,
+    T, LC, STARTS, STOPS, ITEMS, X, SEED, rate, A, Q,
     B, K, span, WIDTH: tl.constexpr,
-    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr,
+    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr, WEIGHTED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A_uk = sum_i keep_i c_ik t_i and Q_uk = sum_i c_ik² of one user, for a block of concepts."""
+    """A_uk = sum_i keep_i x_ui c_ik t_i and Q_uk = sum_i (x_ui c_ik)² of one user, for a block of concepts."""
     u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     k = tl.program_id(2) * KB + tl.arange(0, KB)
     d = tl.arange(0, D)
@@ -58,6 +58,8 @@ def _sum(
         lc = tl.load(LC + i[:, None] * K + k[None, :], mask=(at < stop)[:, None] & (k < K)[None, :],
                      other=-float("inf"))  # fmt: skip
         c = tl.exp(lc)
+        if WEIGHTED:
+            c *= tl.load(X + at, mask=at < stop, other=0.0)[:, None]
         squares += c * c
         a = tl.dot(tl.trans((c * keep[:, None]).to(t.dtype)), t, a, input_precision=PRECISION)
     q = tl.sum(squares, 0)
@@ -74,9 +76,9 @@ def _sum(
 
 @triton.jit(do_not_specialize=SIZES)
 def _sum_backward(
-    T, LC, STARTS, STOPS, ITEMS, SEED, rate, GA, GQ, DT, DLC,
+    T, LC, STARTS, STOPS, ITEMS, X, SEED, rate, GA, GQ, DT, DLC,
     B, K, span, WIDTH: tl.constexpr,
-    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr,
+    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, DROP: tl.constexpr, WEIGHTED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -102,6 +104,8 @@ def _sum_backward(
             some = (at < stop)[:, None] & (k < K)[None, :]
             pair = i[:, None] * K + k[None, :]
             c = tl.exp(tl.load(LC + pair, mask=some, other=-float("inf")))
+            if WEIGHTED:
+                c *= tl.load(X + at, mask=at < stop, other=0.0)[:, None]
             w = (c * keep[:, None]).to(t.dtype)
             by_c = tl.dot(t, tl.trans(ga), input_precision=PRECISION) * keep[:, None]
             tl.atomic_add(DLC + pair, c * (by_c + 2 * c * gq[None, :]), mask=some, sem="relaxed")
@@ -130,11 +134,11 @@ def _log_p(Z, LC, h, i, inside, u, B, K, D: tl.constexpr, KB: tl.constexpr, CH: 
 
 @triton.jit(do_not_specialize=SIZES)
 def _positives(
-    Z, H, LC, STARTS, STOPS, ITEMS, SUM, TOTAL,
+    Z, H, LC, STARTS, STOPS, ITEMS, X, SUM, TOTAL,
     B, K, span,
-    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, PRECISION: tl.constexpr,
+    D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, WEIGHTED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Over the items of one user: the sum of log2 p_ui, and the log2-sum-exp of it (by part)."""
+    """Over the items of one user: the sum of x_ui log2 p_ui, and the log2-sum-exp of log2 p_ui (by part)."""
     u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, D)
     start, stop = tl.load(STARTS + u), tl.load(STOPS + u)
@@ -147,7 +151,10 @@ def _positives(
         i = tl.load(ITEMS + at, mask=inside, other=0).to(tl.int64)
         h = tl.load(H + i[:, None] * D + d[None, :], mask=inside[:, None], other=0.0)
         log_p = _log_p(Z, LC, h, i, inside, u, B, K, D, KB, CH, PRECISION)
-        total += tl.where(inside, log_p, 0.0)
+        counted = tl.where(inside, log_p, 0.0)
+        if WEIGHTED:
+            counted *= tl.load(X + at, mask=inside, other=0.0)
+        total += counted
         log_p = tl.where(inside, log_p, -float("inf"))
         higher = tl.maximum(top, log_p)
         s = s * tl.exp2(top - higher) + tl.exp2(log_p - higher)
@@ -160,12 +167,12 @@ def _positives(
 
 @triton.jit(do_not_specialize=SIZES)
 def _positives_backward(
-    Z, H, LC, STARTS, STOPS, ITEMS, TOTAL, G_SUM, G_TOTAL, DZ, DH, DLC,
+    Z, H, LC, STARTS, STOPS, ITEMS, X, TOTAL, G_SUM, G_TOTAL, DZ, DH, DLC,
     B, K, span, WIDTH: tl.constexpr, by_z, by_h,
     D: tl.constexpr, KB: tl.constexpr, CH: tl.constexpr, HAS_TOTAL: tl.constexpr,
-    ONE_BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of sum_u (g_u · sum_i log p_ui + f_u · log sum_i p_ui), for a block of concepts."""
+    """Gradients of sum_u (g_u · sum_i x_ui log p_ui + f_u · log sum_i p_ui), for a block of concepts."""
     u, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     k = tl.program_id(2) * KB + tl.arange(0, KB)
     d = tl.arange(0, D)
@@ -189,6 +196,8 @@ def _positives_backward(
             else:
                 log_p = _log_p(Z, LC, h, i, inside, u, B, K, D, KB, CH, PRECISION)
             weight = tl.full([CH], 0.0, tl.float32) + g_sum
+            if WEIGHTED:
+                weight *= tl.load(X + at, mask=inside, other=0.0)
             if HAS_TOTAL:
                 weight += tl.load(G_TOTAL + u) * tl.exp2(log_p - tl.load(TOTAL + u))
             w = tl.where(some, tl.exp2(x - log_p[:, None]) * weight[:, None], 0.0)
@@ -214,6 +223,12 @@ def _programs(histories: Histories) -> tuple[int, int]:
     return triton.cdiv(chunks, each), each * CHUNK
 
 
+def _csr(histories: Histories) -> tuple[Tensor, ...]:
+    """What kernels read: where each history starts and stops, its items, and their values if they have any."""
+    values = histories.items if histories.values is None else histories.values
+    return histories.starts, histories.stops, histories.items, values
+
+
 def _options(concepts: int, dim: int, precision: str) -> dict[str, Any]:
     width = width_of(dim)
     return {
@@ -236,9 +251,10 @@ class SumByConcept(torch.autograd.Function):
         a, q = new(histories.batch, concepts, dim), new(histories.batch, concepts)
         seed, rate = (q, 0.0) if keep is None else keep
         packed, log_assignment = pack(table, precision), log_assignment.contiguous()
-        read = packed, log_assignment, histories.starts, histories.stops, histories.items, seed
+        read = packed, log_assignment, *_csr(histories), seed
         grid = histories.batch, programs, triton.cdiv(concepts, options["KB"])
-        ctx.rest = rate, (histories.batch, concepts, span, dim), grid, {**options, "DROP": keep is not None}
+        options |= {"DROP": keep is not None, "WEIGHTED": histories.values is not None}
+        ctx.rest = rate, (histories.batch, concepts, span, dim), grid, options
         _sum[grid](*read, rate, a, q, *ctx.rest[1], **ctx.rest[3])
         ctx.save_for_backward(*read)
         return a, q
@@ -258,13 +274,13 @@ class SumByConcept(torch.autograd.Function):
 def positives(
     inputs: Scaled, log_assignment: Tensor, histories: Histories, dim: int, precision: str
 ) -> tuple[Tensor, Tensor]:
-    """sum_i log2 p_ui and log2 sum_i p_ui over each user's items, (batch,) each."""
+    """sum_i x_ui log2 p_ui and log2 sum_i p_ui over each user's items, (batch,) each."""
     concepts, batch, _ = inputs.components.shape
     programs, span = _programs(histories)
     sums, totals = (log_assignment.new_empty(programs, batch) for _ in range(2))
     _positives[(batch, programs)](
-        inputs.components, inputs.items, log_assignment, histories.starts, histories.stops, histories.items, sums,
-        totals, batch, concepts, span, **_options(concepts, dim, precision),
+        inputs.components, inputs.items, log_assignment, *_csr(histories), sums, totals, batch, concepts, span,
+        WEIGHTED=histories.values is not None, **_options(concepts, dim, precision),
     )  # fmt: skip
     if programs == 1:
         return sums[0], totals[0]
@@ -282,14 +298,14 @@ def positives_backward(
     programs, span = _programs(histories)
     blocks = triton.cdiv(concepts, options["KB"])
     _positives_backward[(batch, programs, blocks)](
-        inputs.components, inputs.items, log_assignment, histories.starts, histories.stops, histories.items, totals,
-        by_sums, totals if by_totals is None else by_totals, *gradients, batch, concepts, span,
-        dim, 1 / temperature, 1 / LOG2_E, HAS_TOTAL=by_totals is not None, ONE_BLOCK=blocks == 1, **options,
+        inputs.components, inputs.items, log_assignment, *_csr(histories), totals, by_sums,
+        totals if by_totals is None else by_totals, *gradients, batch, concepts, span, dim, 1 / temperature, 1 / LOG2_E,
+        HAS_TOTAL=by_totals is not None, ONE_BLOCK=blocks == 1, WEIGHTED=histories.values is not None, **options,
     )  # fmt: skip
 
 
 class Likelihood(torch.autograd.Function):
-    """The sum over users of sum_i log p_ui − n_u log Z_u: ().
+    """The sum over users of sum_i x_ui log p_ui − n_u log Z_u: ().
 
     Its gradients need nothing from outside, so they are taken at once and scaled later.
     """
@@ -302,7 +318,7 @@ class Likelihood(torch.autograd.Function):
         inputs = scaled(components, items, log_assignment, temperature, precision)
         dim, wants = components.shape[-1], any(ctx.needs_input_grad)
         weights = histories.weights.to(items.dtype)
-        counts = histories.counts * weights
+        counts = histories.mass * weights
         log_z, by_components = forward(
             inputs, None, dim, temperature, precision, bounded=bounded, with_gradient=wants, weights=counts
         )
@@ -324,7 +340,7 @@ class Likelihood(torch.autograd.Function):
 
 
 class Positives(torch.autograd.Function):
-    """sum_i log p_ui and log sum_i p_ui over each user's items, (batch,) each."""
+    """sum_i x_ui log p_ui and log sum_i p_ui over each user's items, (batch,) each."""
 
     @staticmethod
     def forward(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from macrid.errors import MacridError, first_line
-from macrid.evaluation.ranking import PAPER_METRICS
+from macrid.evaluation.metrics import PAPER_METRICS
 from macrid.paper import figure3, figure4, table1
 from macrid.paper.parts import write
 from macrid.paper.plots import rank_correlation

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macrid.evaluation.ranking import PAPER_METRICS, evaluate
+from macrid.evaluation.metrics import PAPER_METRICS
+from macrid.evaluation.ranking import evaluate
 from macrid.models import model_class
 from macrid.recipe import PLAIN_TRAINING, Recipe
 from macrid.settings import ADDED

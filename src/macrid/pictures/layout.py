@@ -79,6 +79,15 @@ def around(x: np.ndarray, y: np.ndarray, items: np.ndarray, vectors: np.ndarray)
     return positions
 
 
+def with_new(x: np.ndarray, y: np.ndarray, model: Recommender) -> tuple[np.ndarray, np.ndarray]:
+    """The map of trained items, with items added since then among the trained ones most like them: (items,) each."""
+    vectors, count = _vectors(model), len(x)
+    if vectors is None or count >= len(vectors):
+        return x, y
+    new = around(x, y, vectors[:count], vectors[count:]).astype(np.float32)
+    return np.concatenate([x, new[:, 0]]), np.concatenate([y, new[:, 1]])
+
+
 def _vectors(model: Recommender) -> np.ndarray | None:
     """(items, dim) unit vectors of items; None for a model without item vectors."""
     try:

@@ -32,8 +32,9 @@ from macrid.concepts.space import USER_PERCENTILES, Space, draw, space_of
 from macrid.control.state import faded, placed
 from macrid.data.attributes import Column
 from macrid.errors import RequestError
+from macrid.evaluation.accuracy import ndcg
 from macrid.evaluation.agreement import scores_of, spearman
-from macrid.evaluation.ranking import hits_of, ndcg
+from macrid.evaluation.lists import hits_of
 from macrid.models.multvae import MultVAE
 from macrid.models.neighbours import Neighbours
 from macrid.ops.topk import Decoder, Mixture, pairs, top

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from macrid.concepts.effects import KnobEffect
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import Space, draw, space_of
 from macrid.control.state import faded, weight_change
@@ -18,7 +19,7 @@ from macrid.errors import RequestError
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Mixture, pairs, top
 from macrid.report.controllability import MOST_LISTED, POSITIONS, measure
-from macrid.report.knobs import Knob, knobs_of
+from macrid.report.knobs import Knob, knobs_of, named_knobs
 
 WORK = 1.5e11  # multiplications: about 10 s on one core
 MOST_ENCODED = 2000  # users, to choose from
@@ -26,13 +27,18 @@ MOST_USERS = 100  # for each knob
 FEWEST_USERS = 30  # for each knob; if that is too much work, the last knobs are left out
 CARDS = 24  # that the studio shows
 LARGE_SHARE = 0.9
+OLDEST = 7  # warm starts after which effects are measured again
 
 
-def measure_effects(model: MacridVAE, heldout: HeldOut | None = None, *, seed: int = 0) -> None:
+def measure_effects(
+    model: MacridVAE, heldout: HeldOut | None = None, *, earlier: MacridVAE | None = None, seed: int = 0
+) -> None:
     """Find out what every knob does to held-out users, and keep it in the model's meaning.
 
     heldout: validation users; by default the histories that the model keeps, without accuracy. Nothing is kept if there
     are no knobs, or too few users to measure them.
+    earlier: the model that this one started from. Effects of knobs that both have are taken from there, unless they
+    are OLDEST warm starts old.
     """
     meaning, space = meaning_of(model), space_of(model)
     meaning.effects = ()
@@ -40,12 +46,37 @@ def measure_effects(model: MacridVAE, heldout: HeldOut | None = None, *, seed: i
         if model.sample is None:
             return
         heldout = HeldOut(model.sample, sp.csr_array(model.sample.shape), Ids.range(model.sample.shape[0]))
-    knobs, users = _affordable(space, knobs_of(model))
+    taken = {} if earlier is None else _taken_over(model, earlier)
+    known = {column.name for column in space_of(earlier).columns} if earlier is not None and taken else set()
+    knobs = [knob for knob in knobs_of(model, without=known) if _key(knob) not in taken]
+    knobs, users = _affordable(space, knobs)
     if knobs:
         chosen = draw(np.arange(heldout.history.shape[0]), MOST_ENCODED, np.random.default_rng(seed))
         heldout = HeldOut(heldout.history[chosen], heldout.target[chosen], Ids.range(len(chosen)))
         with suppress(RequestError):  # too few users
             meaning.effects = measure(model, heldout, knobs, most_users=users, chance=False, seed=seed).knobs
+    order = [None, *range(space.concepts)]
+    effects = (*taken.values(), *meaning.effects)
+    meaning.effects = tuple(sorted(effects, key=lambda effect: order.index(effect.concept)))
+
+
+def _taken_over(model: MacridVAE, earlier: MacridVAE) -> dict[tuple[str, int | None, str], KnobEffect]:
+    """Effects of knobs that are still there, one warm start older; none if some are too old."""
+    effects = meaning_of(earlier).effects
+    if any(effect.age >= OLDEST for effect in effects):
+        return {}
+    columns = {column.name for column in space_of(model).columns}
+    here = {_key(knob) for knob in named_knobs(model)}
+    return {
+        _key(effect): effect.model_copy(update={"age": effect.age + 1})
+        for effect in effects
+        if _key(effect) in here or (effect.concept is None and effect.name in columns)
+    }
+
+
+def _key(knob: Knob | KnobEffect) -> tuple[str, int | None, str]:
+    """Identifies a knob by its attribute, concept and axis."""
+    return (knob.column.name if isinstance(knob, Knob) else knob.name), knob.concept, knob.axis
 
 
 def _affordable(space: Space, knobs: Sequence[Knob]) -> tuple[list[Knob], int]:

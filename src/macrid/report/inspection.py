@@ -25,7 +25,8 @@ from macrid.evaluation.factors import FEWEST_KNOWN, dci, is_known, mig
 from macrid.recipe import preset_of
 
 if TYPE_CHECKING:
-    from macrid.models.base import Posterior, Recommender
+    from macrid.models.base import Recommender
+    from macrid.models.results import Posterior
 
 POPULAR = 100  # items
 MOST_USERS = 1000  # more are slower and hardly more accurate
@@ -39,15 +40,20 @@ FIGURES = ("std", "kl", "attribute", "correlation")  # of a dimension
 Factors = dict[str, np.ndarray]
 
 
-def inspect(model: Recommender, histories: sp.csr_array | None, *, seed: int = 0) -> dict[str, Any]:
+def inspect(
+    model: Recommender, histories: sp.csr_array | None, *, seed: int = 0, is_final: bool = False
+) -> dict[str, Any]:
     """What a model has learned: its concepts, their agreement with item attributes, how disentangled it is.
 
     histories: of held-out users; None skips what is measured on users. What does not apply to a model is null or empty,
-    and `notes` say why. docs/disentanglement.md explains the numbers.
+    and `notes` say why. docs/disentanglement.md explains the numbers. is_final: the model was also trained on these
+    users.
     """
     notes: list[str] = []
     concepts, attributes = model.concepts_of_items(), read_attributes(model.table)
     posterior = _posterior(model, histories, seed, notes)
+    if is_final and posterior is not None:
+        notes.append("the final model was also trained on these users")
     factors: Factors = {}
     for attribute in attributes:
         factors |= attribute.factors(len(model.items))

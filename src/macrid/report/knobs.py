@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -39,15 +40,15 @@ class Knob:
         return "" if self.concept is None else digest(-vector if self.is_reversed else vector)
 
 
-def knobs_of(model: Recommender) -> list[Knob]:
-    """All knobs: attributes first, then dimensions."""
-    return attribute_knobs(model) + named_knobs(model)
+def knobs_of(model: Recommender, without: Container[str] = ()) -> list[Knob]:
+    """All knobs: attributes first, except those left out, then dimensions."""
+    return attribute_knobs(model, without) + named_knobs(model)
 
 
-def attribute_knobs(model: Recommender) -> list[Knob]:
+def attribute_knobs(model: Recommender, without: Container[str] = ()) -> list[Knob]:
     """A knob per attribute that some concept predicts: what moves `towards` it do."""
     space, knobs = space_of(model), []
-    for column in space.columns:
+    for column in (column for column in space.columns if column.name not in without):
         with suppress(RequestError):  # no concept predicts it
             knobs.append(Knob(tuple(directions_towards(space, column.name)), column, is_general=True))
     return knobs

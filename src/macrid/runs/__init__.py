@@ -8,18 +8,24 @@ metrics.json         scores on the held-out users
 axes.safetensors     axes of each concept: all kinds computed, the kind in use, and the range of users
 names.json           names of concepts and dimensions, with evidence; people may edit it
 effects.json         what every knob does to the lists of validation users
-heldout.safetensors  the held-out users, so that `evaluate` needs only the run
+heldout.safetensors  the held-out users, so that `evaluate` needs only the run; some train users if nobody is held out
+first.safetensors    with a final model, the weights of the one before it, which has not seen the held-out users
+added.parquet        items added after training: id, attributes, how they were placed
+added.safetensors    their vectors
 map.safetensors      item positions on the studio's map, once requested
 inspection.json      the output of `inspect`, once the studio requested it
+diff.json            after a warm start, the differences from the run it started from
 manifest.json        the SHA-256 of each of these files, checked whenever a run is opened
-training/            an unfinished training: its checkpoint, and the run so far (`draft`)
+training/            an unfinished training: its checkpoints (of a final model in `final`), and the run so far (`draft`)
 """
 
+from macrid.runs.added import added_digest, read_added, write_added
 from macrid.runs.folder import (
     CACHES,
     DRAFT,
     EDITABLE,
     FILES,
+    FINAL,
     REMEDY,
     TRAINING,
     has_progress,
@@ -27,25 +33,31 @@ from macrid.runs.folder import (
     weights_digest,
 )
 from macrid.runs.heldout import read_heldout, read_histories, read_sample, read_validation
-from macrid.runs.loading import accept, examine, fill, load, read_metrics
+from macrid.runs.loading import accept, examine, fill, load, read_diff, read_first, read_metrics
 from macrid.runs.meaning import read_names, write_names
-from macrid.runs.saving import check_place, keep, save
+from macrid.runs.saving import add, check_place, keep, save
 
 __all__ = [
     "CACHES",
     "DRAFT",
     "EDITABLE",
     "FILES",
+    "FINAL",
     "REMEDY",
     "TRAINING",
     "accept",
+    "add",
+    "added_digest",
     "check_place",
     "examine",
     "fill",
     "has_progress",
     "keep",
     "load",
+    "read_added",
     "read_config",
+    "read_diff",
+    "read_first",
     "read_heldout",
     "read_histories",
     "read_metrics",
@@ -54,5 +66,6 @@ __all__ = [
     "read_validation",
     "save",
     "weights_digest",
+    "write_added",
     "write_names",
 ]

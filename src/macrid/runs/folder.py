@@ -22,7 +22,8 @@ from macrid.version import __version__
 FORMAT = 1
 TRAINING = "training"  # the subfolder of an unfinished training
 DRAFT = "draft"  # in it: the run so far
-IN_TRAINING = (DRAFT, checkpoint.FILE, f".{checkpoint.FILE}.lock", "lock")  # what may be in it
+FINAL = "final"  # in it: the checkpoint of the training on everybody
+IN_TRAINING = (DRAFT, FINAL, checkpoint.FILE, f".{checkpoint.FILE}.lock", "lock")  # what may be in it
 REMEDY = "restore it from a copy, or train again"
 PART = 4 << 20  # bytes at both ends of the weights that identify them
 FILES = (
@@ -35,8 +36,12 @@ FILES = (
     "names.json",
     "effects.json",
     "heldout.safetensors",
+    "first.safetensors",
+    "added.parquet",
+    "added.safetensors",
     "map.safetensors",
     "inspection.json",
+    "diff.json",
     manifest.FILE,
 )
 CACHES = ("map.safetensors", "inspection.json")  # computed again if damaged

@@ -14,13 +14,26 @@ import pyarrow.parquet
 from safetensors.torch import save as to_bytes
 
 from macrid import manifest
+from macrid.cold import added_of, narrowed
 from macrid.concepts.axes import remember_range
 from macrid.concepts.meaning import meaning_of
 from macrid.data.split import HeldOut
 from macrid.errors import RunError
 from macrid.files import check_free, new_folder, recover, writing
 from macrid.models.base import Recommender
-from macrid.runs.folder import FILES, FORMAT, IN_TRAINING, TRAINING, has_progress, pretty, put, read_config
+from macrid.models.macridvae import MacridVAE
+from macrid.runs.added import added_files
+from macrid.runs.folder import (
+    FILES,
+    FORMAT,
+    IN_TRAINING,
+    TRAINING,
+    has_progress,
+    pretty,
+    put,
+    read_config,
+    weights_digest,
+)
 from macrid.runs.heldout import packed
 from macrid.runs.meaning import meaning_files
 from macrid.version import __version__
@@ -35,6 +48,7 @@ def save(
     metrics: dict[str, Any] | None = None,
     data: dict[str, Any] | None = None,
     fingerprint: dict[str, Any] | None = None,
+    first: Recommender | None = None,
     keep_training: bool = False,
     is_unfinished: bool = False,
     remedy: str = "nothing was changed; free some space or choose another folder",
@@ -43,11 +57,14 @@ def save(
 
     overwrite: replace a non-empty folder; its contents survive until the new run is complete.
     heldout: validation and test users to keep with the run. metrics, data: for metrics.json and config.json.
-    fingerprint: of what the model was trained on.
+    fingerprint: of what the model was trained on. first: the model before a final one; its network is kept.
     keep_training: keep the checkpoint, because training may continue. is_unfinished: these are its best weights so far.
     remedy: if it cannot be written.
     """
     model.check_fitted()
+    added = None
+    if isinstance(model, MacridVAE) and model.placements:
+        model, added = narrowed(model), added_of(model)
     target = Path(folder)
     check_place(target, overwrite)
     config = {
@@ -59,6 +76,7 @@ def save(
         "training": None if model.training is None else model.training.model_dump(),
         "labelled": getattr(model, "labelled", None),
         "data": data or {},
+        "protocol": {name: group.protocol for name, group in (heldout or {}).items()},
         "fingerprint": fingerprint,
         **({"is_unfinished": True} if is_unfinished else {}),
     }
@@ -72,6 +90,11 @@ def save(
         files = meaning_files(meaning_of(model)) | {"config.json": pretty(config)}
         if metrics is not None:
             files["metrics.json"] = pretty(metrics)
+        if isinstance(first, MacridVAE):
+            state = first.network.state_dict()
+            files["first.safetensors"] = to_bytes({name: value.cpu().contiguous() for name, value in state.items()})
+        if added is not None:
+            files |= added_files(added, weights_digest(temporary))
         for name, content in files.items():
             (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
         manifest.seal(temporary, FILES)
@@ -115,6 +138,12 @@ def keep(
         files["metrics.json"] = pretty(metrics)
     with writing(path, RunError, remedy):
         put(path, files)
+
+
+def add(folder: str | PathLike[str], name: str, content: Any, *, remedy: str = "the run is as it was") -> None:
+    """Write one JSON file into a run."""
+    with writing(Path(folder) / name, RunError, remedy):
+        put(Path(folder), {name: pretty(content)})
 
 
 def _items_table(model: Recommender) -> pa.Table:

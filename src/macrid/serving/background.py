@@ -28,7 +28,7 @@ from macrid.errors import MacridError, RunError, first_line
 from macrid.files import lock, write_atomically
 from macrid.models.forks import new_lock
 from macrid.runs import FILES as RUN_FILES
-from macrid.runs import load, read_histories, weights_digest
+from macrid.runs import load, read_histories, read_metrics, weights_digest
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
@@ -139,7 +139,7 @@ def _read(what: str, folder: Path) -> tuple[Any, str, str]:
 def compute(what: str, run: Path, weights: str) -> bytes:
     """The file content."""
     version = _version(what, run, weights)
-    model = load(run, "cpu")
+    model = load(run, "cpu", added=False)
     if weights_digest(run) != weights:
         raise RunError(f"{run}: replaced since it was opened; reload it")
     if what == "map":
@@ -149,7 +149,7 @@ def compute(what: str, run: Path, weights: str) -> bytes:
         return save({"x": x, "y": y}, {"digest": weights})
     from macrid.report.inspection import inspect
 
-    inspection = inspect(model, read_histories(run))
+    inspection = inspect(model, read_histories(run, added=False), is_final="final" in read_metrics(run))
     return json.dumps({"weights": weights, "digest": version, "inspection": inspection}, allow_nan=False).encode()
 
 

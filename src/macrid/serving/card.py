@@ -49,6 +49,7 @@ class Card:
             "data": {name: value for name, value in (hosted.config.get("data") or {}).items() if name != "path"},
             "items": len(model.items),
             "users": len(hosted.users),
+            "new_items": len(model.placements),
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,

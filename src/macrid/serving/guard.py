@@ -55,7 +55,7 @@ def in_brackets(host: str) -> str:
 
 
 def may_edit(settings: ServingSettings) -> bool:
-    """Whether clients may rename and reload."""
+    """Whether clients may rename, reload, add items and change rules."""
     if settings.edits == "auto":
         return settings.token is not None or (is_local(settings.host) and not settings.hosts)  # names: behind a proxy
     return settings.edits == "yes"

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,43 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from macrid import manifest
+from macrid.additions import AddedItems, ItemExistsError, add_items
+from macrid.cold import Placer, narrowed
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import fresh_names
 from macrid.control.engine import Engine
+from macrid.control.search import Search, titles_of
+from macrid.control.titles import Titles
+from macrid.control.words import Words
 from macrid.data.ids import Id
-from macrid.errors import RequestError, RunError
+from macrid.errors import DataError, RequestError, RunError
 from macrid.files import write_atomically, writing
 from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
-from macrid.runs import CACHES, EDITABLE, FILES, load, read_config, read_names, weights_digest, write_names
+from macrid.runs import (
+    CACHES,
+    EDITABLE,
+    FILES,
+    added_digest,
+    load,
+    read_config,
+    read_names,
+    weights_digest,
+    write_names,
+)
+from macrid.serving.attributes import attributes_of
 from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
 from macrid.serving.card import Card
+from macrid.serving.events import EventStore
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
-from macrid.serving.search import Search
-from macrid.serving.users import users_of
+from macrid.serving.users import KnownUsers
 from macrid.settings import ServingSettings
 
 MOST_ON_MAP = 100_000  # most popular items; a page cannot draw more
@@ -51,15 +67,20 @@ class Hosted:
         settings: ServingSettings,
         shared: Path | None = None,
         on_batch: Callable[[int], None] = lambda size: None,
+        events: EventStore | None = None,
+        placer: Placer | None = None,
     ) -> None:
-        """shared: a folder for data that several processes share. on_batch: called with each batch size."""
+        """shared: a folder for data that several processes share. on_batch: called with each batch size.
+
+        placer: of the same weights, if known.
+        """
         self.run, self.settings = run.resolve(), settings
         manifest.steadily(self.run, partial(self._open, is_shared=shared is not None))
         self.run_id = self.weights[:12]  # the same whatever the folder and the axes
         self.space: Space | None = None
         if isinstance(self.model, MacridVAE):
             if shared is not None:
-                _share_decoder(self.model, shared / f"{self.weights}.safetensors")
+                _share_decoder(self.model, shared, f"{self.weights}-{self.added}")
             self.space = space_of(self.model)
             if meaning_of(self.model).names is None:
                 meaning_of(self.model).names = fresh_names(self.model)
@@ -70,12 +91,14 @@ class Hosted:
         self.search = Search(self.model.items, self.titles, self.model.popularity)
         self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
         min_rating = (self.config.get("data") or {}).get("min_rating")
-        self.users = users_of(self.model, self.run, settings, min_rating)
+        self.users = KnownUsers(self.model, self.run, settings, min_rating, events)
         self.map, self.inspection = (Computed(what, self.run, self.weights, shared) for what in CACHED)
         self.on_map = np.sort(np.argsort(-self.model.popularity, kind="stable")[:MOST_ON_MAP])
         self.concept_of = None if self.space is None else self.space.concept_of
         self._renaming = new_lock()
         self._refs: dict[int, dict[str, Any]] = {}
+        self._words: tuple[Names | None, Words] | None = None
+        self._placing, self._placer = new_lock(), placer
         self.card = Card(self)
 
     def _open(self, is_shared: bool) -> None:
@@ -84,12 +107,18 @@ class Hosted:
         self._names_at, self._axes_at = (_changed(self.run / name) for name in ("names.json", "axes.safetensors"))
         self.config = read_config(self.run)
         self.model: Recommender = load(self.run, self.settings.device, mapped=is_shared)
-        self.weights = weights_digest(self.run)
+        self.weights, self.added = weights_digest(self.run), added_digest(self.run)
+
+    def known_placer(self, run: Path) -> Placer | None:
+        """The map of a run with the same weights, if it has been fitted."""
+        with suppress(OSError):
+            return self._placer if weights_digest(run) == self.weights else None
+        return None
 
     @property
     def digest(self) -> str:
-        """Changes with weights and names."""
-        return hashlib.sha256(f"{self.weights} {self._names_at}".encode()).hexdigest()[:12]
+        """Changes with weights, names and added items."""
+        return hashlib.sha256(f"{self.weights} {self._names_at} {self.added}".strip().encode()).hexdigest()[:12]
 
     @property
     def names(self) -> Names:
@@ -105,6 +134,11 @@ class Hosted:
         return self.space
 
     # Items
+
+    @cached_property
+    def attributes(self) -> list[dict[str, Any]]:
+        """What rules can be about."""
+        return attributes_of(self.model)
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of known items, and the unknown ids."""
@@ -144,8 +178,28 @@ class Hosted:
                 if self.space.is_shared[position]:
                     second, share = (part[position] for part in self.space.second)
                     ref |= {"second_concept": int(second), "second_share": round(float(share), 4)}
+            if (placement := self.model.placement(position)) is not None:
+                ref |= {"new": True, "placed": str(placement)}
             self._refs[position] = ref
         return ref
+
+    def placer(self) -> Placer:
+        """The map from attributes to vectors, fitted once for a run."""
+        with self._placing:
+            if self._placer is None:
+                assert isinstance(self.model, MacridVAE)
+                self._placer = Placer.fit(narrowed(self.model))
+            return self._placer
+
+    def add_items(self, items: list[dict[str, Any]], histories: Any, *, update: bool, dry_run: bool) -> AddedItems:
+        """Add items to the run; a reload is needed to serve them."""
+        self.concepts()
+        try:
+            return add_items(self.run, items, histories, update=update, dry_run=dry_run, placer=self.placer())
+        except ItemExistsError:
+            raise
+        except DataError as error:
+            raise RefusedError(422, str(error)) from None
 
     # Names
 
@@ -175,6 +229,15 @@ class Hosted:
                 write_names(changed, self.run)
             self.refresh_names()
 
+    def words(self) -> Words:
+        """Reads wishes, by the current names."""
+        if self.space is not None:
+            self.refresh_names()
+        names = meaning_of(self.model).names
+        if self._words is None or self._words[0] is not names:
+            self._words = names, Words(self.model, Titles(self.model, self.search))
+        return self._words[1]
+
     def _is_turned(self) -> bool:
         """Whether the axes on disk have changed since the run was opened."""
         return _changed(self.run / "axes.safetensors") != self._axes_at
@@ -193,16 +256,12 @@ class Hosted:
         self.batcher.close()
 
 
-def titles_of(model: Recommender) -> list[str | None] | None:
-    """(items,) None for items without a title; None without a title column."""
-    if model.table is None or "title" not in model.table.column_names:
-        return None
-    return [None if title is None else str(title) for title in model.table.column("title").to_pylist()]
-
-
-def _share_decoder(model: MacridVAE, path: Path) -> None:
-    """Map the decoder's tables from a file shared by all processes."""
+def _share_decoder(model: MacridVAE, shared: Path, name: str) -> None:
+    """Map the decoder's tables from a file shared by all processes; those of fewer or other added items are deleted."""
+    path = shared / f"{name}.safetensors"
     if not path.exists():
+        for earlier in shared.glob(f"{name.partition('-')[0]}-*.safetensors"):
+            earlier.unlink(missing_ok=True)  # processes that use it have it mapped
         tables = {"items": model.decoder.items, "log_assignment": model.decoder.log_assignment}
         write_atomically(path, to_bytes({name: table.cpu().contiguous() for name, table in tables.items()}))
     tables = {name: table.to(model.device) for name, table in load_file(path).items()}

@@ -28,6 +28,18 @@ class Metrics:
         self.in_flight = Gauge(
             "macrid_in_flight_requests", "Requests being answered.", multiprocess_mode="livesum", registry=registry
         )
+        self.events = Counter("macrid_events", "Events of users, by outcome.", ["outcome"], registry=registry)
+        self.event_store = Gauge(
+            "macrid_event_store_up", "Whether the event store is available.", multiprocess_mode="livemin",
+            registry=registry,
+        )  # fmt: skip
+        self.users = Gauge(
+            "macrid_users", "Known users, without those that only have events.", multiprocess_mode="livemin",
+            registry=registry,
+        )  # fmt: skip
+        self.users_reads = Counter(
+            "macrid_users_reads", "Times the users' file was read again, by outcome.", ["outcome"], registry=registry
+        )
         self.items = Gauge("macrid_items", "Items in the catalogue.", multiprocess_mode="max", registry=registry)
 
     def text(self) -> tuple[bytes, str]:

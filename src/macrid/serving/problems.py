@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from macrid.errors import MacridError, RequestError
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 10  # reported per request
-METHODS = ("GET", "HEAD", "POST", "PATCH")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 COMMON = (400, 401, 403, 405, 408, 413, 421, 422, 429, 500, 503)  # of every endpoint
 TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}  # older Pythons have older names
 
@@ -28,6 +29,15 @@ class RefusedError(MacridError):
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.headers = status, headers or {}
+
+
+class InvalidRulesError(RefusedError):
+    """Rules that make no sense for this run. at: where in the request."""
+
+    def __init__(self, error: RequestError, at: str) -> None:
+        found = re.match(r"[\w.\[\]]+(?=[,:])", str(error))
+        self.errors = [{"at": f"{at}.{found[0]}".lstrip(".") if found else at, "message": str(error)}]
+        super().__init__(422, f"{at}.{error}".lstrip(".") if found else f"{at}: {error}")
 
 
 def problem(error: RefusedError, instance: str, **more: Any) -> Response:
@@ -62,7 +72,8 @@ def install(app: FastAPI) -> None:
     async def failed(request: Request, error: MacridError) -> Response:
         if not isinstance(error, RefusedError):
             error = RefusedError(422 if isinstance(error, RequestError) else 409, str(error))
-        return problem(error, request.url.path)
+        more = {"errors": error.errors} if isinstance(error, InvalidRulesError) else {}
+        return problem(error, request.url.path, **more)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

@@ -11,14 +11,18 @@ import numpy as np
 
 from macrid.concepts.directions import directions_towards
 from macrid.control.engine import Answer, Question, changes
-from macrid.control.explain import explain
+from macrid.control.explain import Reason, explain
 from macrid.control.links import carried_over
 from macrid.control.moves import Move
+from macrid.control.recommend import shelf_name
+from macrid.control.rules import Rules
 from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.serving.hosted import Hosted
+from macrid.serving.problems import InvalidRulesError
 from macrid.serving.schemas import requests
+from macrid.serving.schemas import rules as schema
 from macrid.serving.service import Service
 
 LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
@@ -34,22 +38,30 @@ class Person:
     seen: np.ndarray
     """What `exclude_seen` leaves out."""
     unknown: Sequence[Id] = ()
+    warnings: Sequence[str] = ()
 
     def hidden(self, request: requests.Listing, excluded: np.ndarray) -> np.ndarray:
         """What may not be listed. excluded: the known ones among those that the request excludes."""
         return np.union1d(self.seen if request.exclude_seen else self.seen[:0], excluded)
 
 
-def person_of(hosted: Hosted, history: Sequence[Id] | None, user: Id | None) -> Person:
-    """From a history or a known user."""
+def person_of(hosted: Hosted, history: Sequence[Id] | None, user: Id | None, required: bool = True) -> Person:
+    """From a history or a known user. required: a history without any known item is an error."""
     if history is None:
         assert user is not None
         return Person(*hosted.users.find(user))
     check_limits(hosted, history=history)
     known, unknown = hosted.positions(history)
-    if unknown and not len(known):
+    if required and unknown and not len(known):
         raise RequestError(f"the history has no known item; {hosted.unknown(unknown)}")
     return Person(known, known, unknown)
+
+
+async def look_up(hosted: Hosted, service: Service, who: requests.Who, required: bool = True) -> Person:
+    """As `person_of`, without keeping other requests waiting."""
+    if who.user is None:
+        return person_of(hosted, who.history, None, required)
+    return await service.waiting_for_events(person_of, hosted, None, who.user)
 
 
 def check_limits(hosted: Hosted, n: int = 1, **lists: Sequence[Id] | None) -> None:
@@ -60,6 +72,53 @@ def check_limits(hosted: Hosted, n: int = 1, **lists: Sequence[Id] | None) -> No
     for name, ids in lists.items():
         if ids is not None and len(ids) > settings.max_history:
             raise RequestError(f"{name} has {len(ids):,} items; the limit is {settings.max_history:,}")
+
+
+def check_rule_limits(hosted: Hosted, rules: schema.Rules | None) -> None:
+    """Refuse long lists of ids in rules."""
+    if rules is not None:
+        check_limits(hosted, 1, **{"rules.include": rules.include, "rules.exclude": rules.exclude})
+
+
+async def rules_of(
+    hosted: Hosted, service: Service, request: requests.Listing
+) -> tuple[tuple[Rules, ...], tuple[Rules, ...]]:
+    """The rules of a request, checked, and the standing ones.
+
+    Applies them here, so that batches do not wait for it.
+    """
+    if service.standing.has_changed:
+        await service.slowly(service.standing.refresh, hosted)
+    standing = service.standing.active
+    if request.rules is None:
+        return (), standing
+    check_rule_limits(hosted, request.rules)
+    try:
+        rules = (Rules.read(request.rules.model_dump(exclude_none=True)),)
+        await service.slowly(hosted.engine.check_rules, rules, standing)
+    except RequestError as error:
+        raise InvalidRulesError(error, "rules") from None
+    return rules, standing
+
+
+def filters_of(
+    hosted: Hosted, request: requests.Listing, include: Sequence[Id] | None = None
+) -> tuple[np.ndarray | None, np.ndarray, list[str]]:
+    """The items that a request allows (a mask), those it excludes (positions), and warnings about unknown ones."""
+    allowed, warnings = None, []
+    strict = request.rules is not None and request.rules.strict
+    excluded, unknown = hosted.positions(request.exclude or ())
+    missing = {"exclude": unknown}
+    if include is not None:
+        included, missing["include"] = hosted.positions(include)
+        allowed = np.zeros(len(hosted.model.items), dtype=bool)
+        allowed[included] = True
+    for name, ids in missing.items():
+        if ids and strict:
+            raise RequestError(f"{name}: {hosted.unknown(ids)}")
+        if ids:
+            warnings.append(f"{name}: ignored {hosted.unknown(ids)}")
+    return allowed, excluded, warnings
 
 
 async def moves_of(
@@ -85,7 +144,9 @@ async def moves_of(
 
 async def recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
-    person = person_of(hosted, request.history, request.user)
+    rules, standing = await rules_of(hosted, service, request)
+    required = any(each.strict for each in (*standing, *rules))
+    person = await look_up(hosted, service, request, required)
     check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
     if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
         raise RequestError(
@@ -94,24 +155,23 @@ async def recommend(hosted: Hosted, service: Service, request: requests.Recommen
     moves, warnings = await moves_of(hosted, service, request)
     if request.by_concept or request.concept is not None:
         hosted.concepts()
-    allowed, (excluded, _) = None, hosted.positions(request.exclude or ())
-    if request.include is not None:
-        allowed = np.zeros(len(hosted.model.items), dtype=bool)
-        allowed[hosted.all_known(request.include, "include")] = True
+    allowed, excluded, ignored = filters_of(hosted, request, request.include)
     question = Question(
         person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
-        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept,
+        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept, rules=rules, standing=standing,
     )  # fmt: skip
-    if question.by_concept:  # slow, so kept out of the batches
+    if question.by_concept or any(each.shelves for each in (*standing, *rules)):  # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
     has_reasons = request.explain and len(person.history)
     reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
+    if person.unknown and not len(person.history) and not answer.is_fallback:
+        ignored.append("no known item in the history: this is a user without tastes")
     content = recommended(hosted, answer, person.unknown, request.before, reasons)
     if request.moves and not moves:
         content["moves"] = []
-    return content | {"warnings": [*warnings, *answer.warnings]}
+    return content | {"warnings": [*person.warnings, *warnings, *ignored, *content["warnings"]]}
 
 
 def recommended(
@@ -140,7 +200,21 @@ def recommended(
         content["before"] = _items(hosted, answer.before or answer.ranking)
     if answer.shares is not None:
         content["shares"] = [round(float(share), 6) for share in answer.shares]
-    return content | {"warnings": list(answer.warnings)}
+    if answer.is_fallback:
+        content["fallback"] = True
+    if answer.shelves:
+        content["shelves"] = [
+            {
+                "concept": shelf.concept,
+                "name": shelf_name(hosted.model, shelf.concept),
+                "share": round(shelf.share, 6),
+                "items": _items(hosted, shelf.ranking, reasons),
+            }
+            for shelf in answer.shelves
+        ]
+    if answer.cost is not None:
+        content["diversity"] = {name: round(value, 6) for name, value in answer.cost.as_json().items()}
+    return content | {"warnings": [*answer.warnings, *answer.notes]}
 
 
 def _items(hosted: Hosted, ranking: Ranking, reasons: dict[int, dict[str, Any]] | None = None) -> list[dict[str, Any]]:
@@ -169,14 +243,18 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
 def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
     """The field `reason` of every listed item, by position."""
     model = hosted.model
-    rankings = [answer.ranking, *answer.of_concepts.values()]
+    rankings = [answer.ranking, *answer.of_concepts.values(), *(shelf.ranking for shelf in answer.shelves)]
     listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
     ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
     reasons = explain(model, history, ids, most=MOST_PULLS)
     return {
-        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls]}}
+        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls], **_new(reason)}}
         for at, reason in zip(listed, reasons, strict=True)
     }
+
+
+def _new(reason: Reason) -> dict[str, str]:
+    return {} if reason.item.new is None else {"placed": str(reason.item.new)}
 
 
 async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest) -> dict[str, Any]:
@@ -191,20 +269,37 @@ async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest
             f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
         )
     check_limits(hosted, request.n, exclude=request.exclude)
-    return await service.at_length(_batch, hosted, request)
+    rules = await rules_of(hosted, service, request)
+    return await service.at_length(_batch, hosted, request, *rules)
 
 
-def _batch(hosted: Hosted, request: requests.BatchRequest) -> dict[str, Any]:
-    place, people, results = 0, [], []
-    excluded, _ = hosted.positions(request.exclude or ())
-    try:
-        for place, history in enumerate(request.histories):  # noqa: B007  # named in the error
-            people.append(person_of(hosted, history, None))
-        questions = [Question(person.history, request.n, person.hidden(request, excluded)) for person in people]
-        for place, answer in enumerate(hosted.engine.answer(questions)):
-            if isinstance(answer, Exception):
-                raise answer
-            results.append(recommended(hosted, answer, people[place].unknown))
-    except RequestError as error:
-        raise RequestError(f"histories[{place}]: {error}") from None
-    return {"results": results}
+def _batch(
+    hosted: Hosted, request: requests.BatchRequest, rules: tuple[Rules, ...], standing: tuple[Rules, ...]
+) -> dict[str, Any]:
+    """What is wrong with one history is the error of its own result."""
+    required = any(each.strict for each in (*standing, *rules))
+    _, excluded, ignored = filters_of(hosted, request)
+    results: dict[int, dict[str, Any]] = {}
+    people: dict[int, Person] = {}
+    for place, history in enumerate(request.histories):
+        try:
+            people[place] = person_of(hosted, history, None, required)
+        except RequestError as error:
+            results[place] = _failed(error)
+    questions = [
+        Question(person.history, request.n, person.hidden(request, excluded), rules=rules, standing=standing)
+        for person in people.values()
+    ]
+    for (place, person), answer in zip(people.items(), hosted.engine.answer(questions), strict=True):
+        if isinstance(answer, RequestError):
+            results[place] = _failed(answer)
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            content = recommended(hosted, answer, person.unknown)
+            results[place] = content | {"warnings": [*ignored, *content["warnings"]]}
+    return {"results": [results[place] for place in range(len(request.histories))]}
+
+
+def _failed(error: RequestError) -> dict[str, Any]:
+    return {"unknown": [], "items": [], "error": str(error), "warnings": []}

@@ -9,19 +9,25 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TypeVar
 
+from macrid.cold import Placer
+from macrid.data.databases import NETWORK_TIMEOUT
 from macrid.errors import MacridError, RunError
 from macrid.files import write_atomically
+from macrid.serving.events import AWAY, EventStore
 from macrid.serving.guard import may_edit
 from macrid.serving.hosted import Hosted
 from macrid.serving.metrics import Metrics
 from macrid.serving.problems import RefusedError
+from macrid.serving.standing import Standing
 from macrid.settings import ServingSettings
 
 T = TypeVar("T")
 log = logging.getLogger("macrid.serving")
 SLOW_THREADS = 2  # for work of some milliseconds: cards, searches, walks
+LOOK = 2.0  # seconds between looks at the users' file and the event store
 LONG_THREADS = 2  # for longer work: explanations, lists of all concepts, many histories
 
 
@@ -42,18 +48,48 @@ class Service:
         self._long = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="macrid-long")
         self._waiting = {self._slow: 0, self._long: 0}
         self._before: list[Hosted] = []
-        self._tasks: set[asyncio.Task[Hosted]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._swapping = asyncio.Lock()
+        self.events = None if settings.events is None else EventStore(settings.events, settings, self.metrics)
+        self._stopped = Event()
+        self._watcher: Thread | None = None
         self.hosted = self._host(self.current())
+        self.standing = Standing(self.run, settings, self.hosted)
 
     def start(self) -> None:
         """Called when requests are about to come. No thread starts before: it would not survive a fork."""
         if not self._has_started:
             self._has_started = True
             self._take(self.hosted)
+            if self.events is not None or self.settings.users is not None:
+                self._watcher = Thread(target=self._watch, name="macrid-watch", daemon=True)
+                self._watcher.start()
 
-    def _host(self, run: Path) -> Hosted:
-        return Hosted(run, self.settings, self.shared, self.metrics.batch.observe)
+    def _watch(self) -> None:
+        """Follow what changes outside this process."""
+        while not self._stopped.wait(LOOK):
+            try:
+                if self.events is not None:
+                    self.events.look()
+                if self.hosted.users.has_changed():
+                    self._reread_users()
+            except RunError:  # logged already
+                pass
+            except Exception as error:
+                log.error("looking for new users failed", exc_info=error)
+
+    def _host(self, run: Path, placer: Placer | None = None) -> Hosted:
+        return Hosted(run, self.settings, self.shared, self.metrics.batch.observe, self.events, placer)
+
+    def _host_by_rules(self, run: Path, placer: Placer | None) -> Hosted:
+        """An error if the standing rules do not suit a run."""
+        hosted = self._host(run, placer)
+        try:
+            self.standing.check(hosted)
+        except MacridError:
+            hosted.close()
+            raise
+        return hosted
 
     def current(self) -> Path:
         """The run to serve: the one set by `agree_on` in any process, or else the original."""
@@ -94,6 +130,22 @@ class Service:
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
+    async def change(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function that changes the run, then serve what it made of it, here and in other processes.
+
+        It goes on if whoever requested it stops waiting.
+        """
+        task = asyncio.get_running_loop().create_task(self._change(function, *arguments))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _change(self, function: Callable[..., T], *arguments: Any) -> T:
+        result = await self.at_length(function, *arguments)
+        await self._reload(None)
+        self.on_reload()
+        return result
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
@@ -104,9 +156,11 @@ class Service:
             path = run or self.current()
             if self.hosted.is_same(path):
                 log.info("%s has not changed", path)
+                if self.settings.users is not None:
+                    await asyncio.to_thread(self._reread_users)
                 return self.hosted
             try:
-                hosted = await asyncio.to_thread(self._host, path)
+                hosted = await asyncio.to_thread(self._host_by_rules, path, self.hosted.known_placer(path))
             except Exception as error:
                 is_readable = isinstance(error, MacridError | OSError)  # its message is meant for users
                 self.metrics.reloads.labels("failed").inc()
@@ -122,6 +176,17 @@ class Service:
             self._before.append(before)
             asyncio.get_running_loop().call_later(self.settings.timeout, self._slow.submit, self._forget, before)
             return hosted
+
+    def _reread_users(self) -> None:
+        try:
+            self.hosted.users.reread()
+        except RunError as error:
+            self.metrics.users_reads.labels("failed").inc()
+            log.error("%s", error)
+            raise
+        self.metrics.users_reads.labels("read").inc()
+        self.metrics.users.set(len(self.hosted.users))
+        log.info("read %s users again", f"{len(self.hosted.users):,}")
 
     def reload_soon(self) -> None:
         """As `reload`, for signal handlers: errors only go to the log."""
@@ -140,6 +205,7 @@ class Service:
     def _take(self, hosted: Hosted) -> None:
         """Report its size, and prepare the card and the search index before the first request."""
         self.metrics.items.set(len(hosted.model.items))
+        self.metrics.users.set(len(hosted.users))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
 
@@ -152,14 +218,36 @@ class Service:
             raise RefusedError(404, f"no run {name[:80]!r} beside the current one")
         return run
 
-    def check_may_edit(self) -> None:
+    def check_may_edit(self, what: str = "renaming, reloading, adding items and changing rules") -> None:
+        """what: in the plural."""
         if self.settings.edits == "no":
-            raise RefusedError(403, "renaming and reloading are switched off (--edits no)")
+            raise RefusedError(403, f"{what} are switched off (--edits no)")
         if not may_edit(self.settings):
-            raise RefusedError(403, "renaming and reloading over the network need a token; set one with --token")
+            raise RefusedError(403, f"{what} over the network need a token; set one with --token")
+
+    def event_store(self) -> EventStore:
+        if self.events is None:
+            raise RefusedError(409, "this service keeps no events; start it with --events URL or MACRID_EVENTS=URL")
+        return self.events
+
+    async def waiting_for_events(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function that looks up users: on a thread if there is an event store, which it may wait for."""
+        return function(*arguments) if self.events is None else await self.events.on_thread(function, *arguments)
+
+    def warnings(self) -> list[str]:
+        """What somebody should look after."""
+        problems = (
+            self.hosted.users.problem, self.standing.problem, self.events and self.events.problem and AWAY
+        )  # fmt: skip
+        return [problem for problem in problems if problem]
 
     def close(self) -> None:
         log.info("stopped after %s responses", f"{self.answered:,}")
+        self._stopped.set()
+        if self._watcher is not None:
+            self._watcher.join(NETWORK_TIMEOUT)  # it may be waiting for the database
+        if self.events is not None:
+            self.events.close()
         for hosted in (*self._before, self.hosted):
             hosted.close()
         for pool in (self._slow, self._long):

@@ -1,22 +1,30 @@
-"""Known users: those of an events file, or the held-out users of the run."""
+"""Known users: those of an events file, or the held-out users of the run; and those with events in the event store."""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from macrid.data.histories import read_histories
 from macrid.data.ids import Id, Ids
-from macrid.errors import RunError
+from macrid.errors import MacridError, RunError
 from macrid.models.base import Recommender
 from macrid.runs import read_heldout
+from macrid.serving.events import AWAY, RETRY, EventStore, Recorded
 from macrid.serving.problems import RefusedError
 from macrid.settings import ServingSettings
 
 log = logging.getLogger("macrid.serving")
+MOST_LISTED = 100_000  # users of the event store
+NOBODY = Recorded()
 
 
 class Users:
@@ -30,22 +38,155 @@ class Users:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def find(self, user: Id) -> tuple[np.ndarray, np.ndarray]:
+    def row(self, user: Id) -> int:
+        """Of a user; −1 if unknown."""
+        return int(self.ids.positions([user if isinstance(user, int) else self.ids.parse(user)])[0])
+
+    def of_row(self, row: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the items in the history, and of all seen ones."""
-        (row,) = self.ids.positions([user if isinstance(user, int) else self.ids.parse(user)])
-        if row < 0:
-            known = f"known users: {', '.join(map(str, self.ids[:3]))} …" if len(self) else "no users are known"
-            raise RefusedError(404, f"no user {user!r}; {known} (GET /v1/users)")
-        history, seen = (matrix[[row]].indices.astype(np.int64) for matrix in (self.histories, self._seen))
+        history, seen = (
+            matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].astype(np.int64)
+            for matrix in (self.histories, self._seen)
+        )
         return history, seen
 
-    def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
-        """Ids and history lengths of one page of users whose id starts with a query, and their total number."""
+    @property
+    def texts(self) -> list[str]:
+        """The ids as text."""
         if self._texts is None:
             self._texts = [str(user) for user in self.ids]
-        rows = [row for row, text in enumerate(self._texts) if text.startswith(query)] if query else range(len(self))
-        counts = np.diff(self.histories.indptr)
-        return [(self._texts[row], int(counts[row])) for row in rows[offset : offset + limit]], len(rows)
+        return self._texts
+
+
+class FoundUser(NamedTuple):
+    """A user with positions of items."""
+
+    history: np.ndarray
+    seen: np.ndarray
+    unknown: Sequence[Id] = ()
+    """Items of events that the model does not know."""
+    warnings: Sequence[str] = ()
+
+
+class KnownUsers:
+    """Everybody the service knows. With an event store, its methods wait for the database: call them on a thread."""
+
+    def __init__(
+        self, model: Recommender, run: Path, settings: ServingSettings, min_rating: float | None,
+        events: EventStore | None,
+    ) -> None:  # fmt: skip
+        self.events, self._model, self._min_rating = events, model, min_rating
+        self._read = partial(users_of, model, run, settings, min_rating)
+        self._file = None if settings.users is None else Path(settings.users)
+        self._at = self._seen_at = _changed(self._file)
+        self.users = self._read()
+        self.problem: str | None = None
+        """Why the file could not be read again."""
+        self._hidden: tuple[Users, set[str], np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        """Without those that only have events."""
+        return len(self.users)
+
+    def find(self, user: Id) -> FoundUser:
+        """A user's items: those of the file, and those of the events."""
+        recorded, users = self._recorded(user), self.users
+        row = -1 if recorded.is_erased else users.row(user)
+        if row < 0 and not recorded.items:
+            if not recorded.is_current:
+                raise RefusedError(503, f"the event store is not available, and user {user!r} is in no file", RETRY)
+            raise RefusedError(404, f"no user {user!r}; {self._some()} (GET /v1/users)")
+        history, seen = users.of_row(row) if row >= 0 else (np.empty(0, np.int64), np.empty(0, np.int64))
+        if self.events is None:
+            return FoundUser(history, seen)
+        positions, is_liked, unknown = self._positions(recorded)
+        warnings = () if recorded.is_current else (AWAY,)
+        return FoundUser(_joined(history, positions[is_liked]), _joined(seen, positions), unknown, warnings)
+
+    def _some(self) -> str:
+        """A few known users, for a message."""
+        ids = [str(user) for user in self.users.ids[:20]]
+        if self.events is not None:
+            erased = self.events.erased()
+            ids = [user for user in ids if self.events.log.hash_of(user) not in erased]
+        return f"known users: {', '.join(ids[:3])} …" if ids else "no users are known"
+
+    def from_file(self, user: Id) -> np.ndarray:
+        """Positions of the items that a user has apart from events."""
+        row = -1 if self._recorded(user).is_erased else self.users.row(user)
+        return self.users.of_row(row)[1] if row >= 0 else np.empty(0, np.int64)
+
+    def _recorded(self, user: Id) -> Recorded:
+        return NOBODY if self.events is None else self.events.read(str(user))
+
+    def _positions(self, recorded: Recorded) -> tuple[np.ndarray, np.ndarray, list[Id]]:
+        """Positions of the items of events, oldest first; whether each was rated high enough; and the unknown ids."""
+        lowest, events = self._min_rating, recorded.items[::-1]
+        ids = [self._model.items.parse(item) for item, _ in events]
+        is_liked = np.array([lowest is None or rating is None or rating >= lowest for _, rating in events], dtype=bool)
+        positions = self._model.items.positions(ids)
+        is_known = positions >= 0
+        unknown = [] if is_known.all() else [ids[place] for place in np.flatnonzero(~is_known)]
+        return positions[is_known], is_liked[is_known], list(dict.fromkeys(unknown))
+
+    def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
+        """Ids and history lengths of one page of users whose id starts with a query, and their total number.
+
+        Those of the file come first, then those that only have events.
+        """
+        if self.events is not None:
+            self.events.look()
+        users, hidden = self.users, self._hidden_rows()
+        rows: Sequence[int] = range(len(users))
+        if query or hidden.any():
+            rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
+        ids, others = [users.texts[row] for row in rows[offset : offset + limit]], list[str]()
+        if self.events is not None:
+            found = ((user, users.row(user)) for user in self.events.users(query, MOST_LISTED))
+            others = [user for user, row in found if row < 0 or hidden[row]]
+            start = max(0, offset - len(rows))
+            ids += others[start : start + limit - len(ids)]
+        page = []
+        for user in ids:
+            with suppress(RefusedError):  # erased since
+                page.append((user, len(self.find(user).history)))
+        return page, len(rows) + len(others)
+
+    def _hidden_rows(self) -> np.ndarray:
+        """(users,) of the file: those that were erased."""
+        users, erased = self.users, set() if self.events is None else self.events.erased()
+        if self.events is None or not erased:
+            return np.zeros(len(users), dtype=bool)
+        if self._hidden is None or self._hidden[0] is not users or self._hidden[1] is not erased:
+            hash_of = self.events.log.hash_of
+            self._hidden = users, erased, np.array([hash_of(text) in erased for text in users.texts], dtype=bool)
+        return self._hidden[2]
+
+    # The file
+
+    def reread(self) -> None:
+        """Read the file again; a `RunError` if that fails, and the users stay."""
+        if self._file is None:
+            return
+        at = _changed(self._file)
+        try:
+            self.users = self._read()
+        except (MacridError, OSError) as error:
+            reason = str(error).replace(f"{self._file.parent}{os.sep}", "")
+            self.problem = f"the users could not be read again, keeping the old ones: {reason}"
+            raise RunError(self.problem) from error
+        finally:
+            self._at = self._seen_at = at
+        self.problem = None
+
+    def has_changed(self) -> bool:
+        """Whether the file differs from the one that was read, and not from the one at the last look.
+
+        A file that is still being written would have only some of its users.
+        """
+        at, before = _changed(self._file), self._seen_at
+        self._seen_at = at
+        return at is not None and at != self._at and at == before
 
 
 def users_of(model: Recommender, run: Path, settings: ServingSettings, min_rating: float | None = None) -> Users:
@@ -69,3 +210,16 @@ def users_of(model: Recommender, run: Path, settings: ServingSettings, min_ratin
         ids += [f"{group}-{row}" for row in range(histories.shape[0])]
         groups.append(histories)
     return Users(Ids(ids), sp.csr_array(sp.vstack(groups)) if groups else sp.csr_array((0, len(model.items))))
+
+
+def _joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Distinct positions, in this order."""
+    return np.array(list(dict.fromkeys([*first.tolist(), *second.tolist()])), dtype=np.int64)
+
+
+def _changed(path: Path | None) -> tuple[int, int] | None:
+    with suppress(OSError):
+        if path is not None:
+            stat = os.stat(path)
+            return stat.st_mtime_ns, stat.st_size
+    return None

@@ -30,6 +30,7 @@ from uvicorn.config import STARTUP_FAILURE, Config
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
+from macrid.data.eventlog import open_log
 from macrid.errors import MacridError
 from macrid.files import lock, write_atomically
 from macrid.serving.app import create_app
@@ -57,6 +58,8 @@ def serve_many(run: Path, settings: ServingSettings, bound: socket.socket, repor
     lock(alive.fileno())
     try:
         (shared / "metrics").mkdir()
+        if settings.events is not None:
+            open_log(settings.events).close()
         Hosted(run, settings, shared).close()  # one error for a bad run, and tables written once
         os.environ[SHARED] = str(shared / "metrics")
         arguments = str(run.absolute()), settings.model_dump(mode="json"), str(shared)

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions
 from macrid.data.shop import generate
-from macrid.errors import DataError, MacridError, RequestError, UnknownItemsWarning
+from macrid.errors import DataError, FallbackWarning, MacridError, RequestError, RulesWarning, UnknownItemsWarning
 from macrid.evaluation.ranking import evaluate
 from macrid.models.base import Recommender
 from macrid.runs import load
@@ -84,9 +84,11 @@ class RecommenderContract:
     def test_seen_items_can_be_included(self, model: Recommender) -> None:
         assert len(model.recommend(["i-0", "i-2"], 20, exclude_seen=False)) == 20
 
-    def test_requesting_more_items_than_are_left_is_an_error(self, model: Recommender) -> None:
+    def test_requesting_more_items_than_are_left_gives_those_with_a_warning(self, model: Recommender) -> None:
+        with pytest.warns(RulesWarning, match=r"\b17\b.*\b18\b"):
+            assert len(model.recommend(["i-0", "i-2", "i-4"], 18)) == 17
         with pytest.raises(RequestError, match=r"\b18\b.*\b17\b.*\b20\b"):
-            model.recommend(["i-0", "i-2", "i-4"], 18)
+            model.recommend(["i-0", "i-2", "i-4"], 18, strict=True)
         for n in (0, 2.5):
             with pytest.raises(RequestError, match=str(n)):
                 model.recommend(["i-0"], n)  # type: ignore[arg-type]
@@ -95,9 +97,11 @@ class RecommenderContract:
         assert set(model.recommend(["i-0"], 2, include=["i-3", "i-5"]).ids) == {"i-3", "i-5"}
         assert "i-2" not in model.recommend(["i-0"], 18, exclude=["i-2"]).ids
         with pytest.raises(RequestError, match=r"\b1\b.*\b20\b"):
-            model.recommend(["i-0"], 2, include=["i-3", "i-5"], exclude=["i-5"])
+            model.recommend(["i-0"], 2, include=["i-3", "i-5"], exclude=["i-5"], strict=True)
         with pytest.raises(RequestError, match=r"include.*'nope'"):
-            model.recommend(["i-0"], 1, include=["nope"])
+            model.recommend(["i-0"], 1, include=["nope"], strict=True)
+        with pytest.warns(UnknownItemsWarning, match=r"include.*'nope'"):
+            assert model.recommend(["i-0"], 1, include=["nope", "i-3"]).ids == ["i-3"]
         with pytest.warns(UnknownItemsWarning, match="'nope'"):
             assert len(model.recommend(["i-0"], 18, exclude=["i-2", "nope"])) == 18
 
@@ -107,9 +111,15 @@ class RecommenderContract:
         assert items.unknown == ("x9",)
         assert items.items == model.recommend(["i-0"], 3).items
 
-    def test_a_history_of_only_unknown_items_is_an_error(self, model: Recommender) -> None:
+    def test_a_history_of_only_unknown_items_gets_what_is_popular_and_says_so(self, model: Recommender) -> None:
+        with pytest.warns(UnknownItemsWarning, match="'x9', 7"), pytest.warns(FallbackWarning):
+            items = model.recommend(["x9", 7], 3)
+        assert items.fallback
+        assert items.ids == model.recommend([], 3).ids
+        popularity = model.popularity[model.items.positions(items.ids)]
+        assert popularity.tolist() == sorted(model.popularity, reverse=True)[:3]
         with pytest.raises(RequestError, match="'x9', 7"):
-            model.recommend(["x9", 7], 3)
+            model.recommend(["x9", 7], 3, strict=True)
 
     def test_a_string_is_not_a_history(self, model: Recommender) -> None:
         with pytest.raises(RequestError, match=r"\['i-0'\]"):
@@ -177,7 +187,7 @@ class RecommenderContract:
         model = self.fit(self.make(), checkerboard())
         assert model.recommend(np.array([0, 2, 4]), 3).ids == model.recommend([0, 2, 4], 3).ids
         with pytest.raises(RequestError, match=r"'0'.*0, 1, 2"):
-            model.recommend(["0"], 3)
+            model.recommend(["0"], 3, strict=True)
 
     def test_the_input_matrix_is_not_modified_and_duplicates_count_once(self) -> None:
         matrix = sp.csr_array((np.array([1.0, 0.0, 1.0, 1.0]), np.array([0, 1, 2, 2]), np.array([0, 2, 4])), (2, 3))

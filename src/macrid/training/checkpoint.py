@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from macrid.data.interactions import are_weighted
 from macrid.errors import RunError, first_line
 from macrid.files import write_atomically, writing
 from macrid.settings import ADDED, REMOVED, MacridVAESettings, TrainingSettings
@@ -24,7 +25,7 @@ from macrid.training.average import Average
 FORMAT = 1
 FILE = "checkpoint.safetensors"
 START_OVER = "start over with --overwrite"
-DIGESTS = ("interactions", "items", "labels")  # meaningless to people
+DIGESTS = ("interactions", "items", "labels", "warm_start")  # meaningless to people
 MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib")  # settings that may differ when training resumes
 
 
@@ -59,6 +60,8 @@ def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict
         digest.update(name.encode())
         digest.update(matrix.indptr.astype(np.int64).data)
         digest.update(matrix.indices.astype(np.int32).data)
+        if are_weighted(matrix):
+            digest.update(matrix.data.astype(np.float32).data)
     return {"interactions": digest.hexdigest(), **{k: v for k, v in settings.items() if k not in MAY_CHANGE}}
 
 

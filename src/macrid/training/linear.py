@@ -25,10 +25,15 @@ def add_neighbours(model: NeuralRecommender, matrix: sp.csr_array, validation: H
         return
     users = 0 if validation is None else int((np.diff(validation.target.indptr) > 0).sum())
     choice = Choice(0.0, f"{users} validation users have items to predict; choosing a weight takes {FEWEST_USERS}")
-    if validation is not None and users >= FEWEST_USERS:
+    if model.fixed_weight is not None:
+        choice = Choice(model.fixed_weight)
+        if choice.weight:
+            model.neighbours = Neighbours.fit(matrix, model.settings.neighbours, model.device).times(choice.weight)
+    elif validation is not None and users >= FEWEST_USERS:
         neighbours = Neighbours.fit(matrix, model.settings.neighbours, model.device)
         choice = _choose(model, neighbours, some_users(validation))
         model.neighbours = neighbours.times(choice.weight) if choice.weight else None
+    model.neighbours_weight = choice.weight
     model.neighbours_note = None if choice.reason is None else f"no neighbours: {choice.reason}"
 
 

@@ -22,6 +22,7 @@ from macrid.evaluation.agreement import is_collapsed
 from macrid.evaluation.ranking import evaluate
 from macrid.files import claimed
 from macrid.models.epoch import Epoch
+from macrid.models.warm import digest_of
 from macrid.ops import kernels
 from macrid.ops.batches import DeviceHistories
 from macrid.ops.partition import Precision
@@ -72,12 +73,16 @@ def train(
         data = DeviceHistories(matrix, model.device, settings.balance)
         step = Step(network, optimiser, data, torch.Generator(model.device), settings)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
+        if model.started_from is not None:
+            about["warm_start"] = digest_of(model.started_from)
         belongs_to = checkpoints.fingerprint(
             {"train": matrix} if validation is None else {"train": matrix, "validation": validation.target},
             {**about, **model.settings.model_dump(), **settings.model_dump()},
         )
         state = checkpoints.State(network, optimiser, Average(network, settings.average), belongs_to)
         progress = state.progress
+        if model.started_from is not None:
+            state.average.update()  # half of the start was learned
         if folder is not None and not resume:
             checkpoints.remove(folder)
         elif folder is not None:

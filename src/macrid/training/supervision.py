@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from scipy.special import softmax
 from scipy.stats import rankdata
 from torch import Tensor
 
+from macrid.data.interactions import binary_csr
 from macrid.data.labels import Labels
 from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.models.start import item_factors, spherical_kmeans
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender
     from macrid.ops.sampled import Local
     from macrid.settings import TrainingSettings
+from macrid.training.anchoring import Together, anchor_of
 
 RANK = 100  # dimensions of the embedding used to spread labels
 PENALTY = 0.1  # on squared regression weights, relative to the labels' log-likelihood
@@ -44,21 +46,28 @@ NUMBERS = 1 << 22  # interactions × concepts at once
 def supervised(
     model: NeuralRecommender, labels: Labels | None, matrix: sp.csr_array, training: TrainingSettings
 ) -> Iterator[None]:
-    """Add the labels to the loss of a MacridVAE, which also starts from them unless it starts at random."""
-    if labels is None:
+    """Add the labels, and the concepts of an earlier model, to the loss of a MacridVAE.
+
+    Training also starts from labels, unless it starts at random or from an earlier model.
+    """
+    anchor = anchor_of(model, matrix) if isinstance(model, MacridVAE) else None
+    parts: list[Any] = [] if anchor is None else [anchor.to(model.device)]
+    if labels is not None:
+        assert isinstance(model, MacridVAE)  # no other model reads labels
+        matrix = binary_csr(matrix.indptr, matrix.indices, matrix.shape)  # labels spread to whatever users have
+        supervision = supervision_from(labels, matrix, model.network.concepts, training.label_weight, training.seed)
+        if model.settings.start != "random" and model.started_from is None:
+            begin(model.network, supervision)
+        model.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
+        parts.append(supervision.to(model.device))
+    if not parts:
         yield
         return
-    assert isinstance(model, MacridVAE)  # no other model reads labels
-    network = model.network
-    supervision = supervision_from(labels, matrix, network.concepts, training.label_weight, training.seed)
-    if model.settings.start != "random":
-        begin(network, supervision)
-    model.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
-    network.supervision = supervision.to(model.device)
+    model.network.supervision = parts[0] if len(parts) == 1 else Together(tuple(parts))
     try:
         yield
     finally:
-        network.supervision = None
+        model.network.supervision = None
 
 
 def embed(matrix: sp.csr_array, seed: int) -> Tensor:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from macrid.errors import MacridError, SettingsError, StudyError, TrainingError
+from macrid.errors import DataError, MacridError, SettingsError, StudyError, TrainingError
 from macrid.models import model_class
 from macrid.models.devices import choose_device, cores
 from macrid.recipe import Recipe
@@ -129,6 +129,11 @@ class Search:
         seed: int,
         training: dict[str, Any],
     ) -> None:
+        if split.validation.target.nnz == 0:
+            raise DataError(
+                "settings are chosen on validation users, and none has an item to predict; prepare the data with more"
+                " held-out users (--heldout)"
+            )
         self.split, self.model, self.storage, self.name = split, model.lower(), storage, name
         self.fixed, self.training = fixed, {"seed": seed, **training}
         self.space = check_settings(self.model, fixed, self.training)

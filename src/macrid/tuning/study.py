@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from macrid.data.databases import hidden_password, without_password
 from macrid.errors import MacridError, StudyError, first_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ ERROR = "error"
 RUNGS = (10, 20, 40, 80, 160)
 """Epochs after which a trial is pruned if it is worse than half of the others."""
 CREATION = 10.0  # seconds to wait for another process to create tables or a study
-PASSWORD = re.compile(r"(://[^:/@]*:)(.*)@")
 GO_ON = "; finished trials are safe, so run the same command again once it works"
 
 
@@ -117,20 +116,8 @@ def reachable(url: str, hint: str = "") -> Iterator[None]:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
         cause = error.__cause__ or error
-        reason = _without_password(first_line(getattr(cause, "orig", None) or cause), url)
+        reason = without_password(first_line(getattr(cause, "orig", None) or cause), url)
         raise StudyError(f"{hidden_password(url)}: cannot use the storage ({reason}){hint}") from None
-
-
-def hidden_password(url: str) -> str:
-    return re.sub(r"(pass\w*|pwd)=[^&]*", r"\1=***", PASSWORD.sub(r"\1***@", url), flags=re.IGNORECASE)
-
-
-def _without_password(message: str, url: str) -> str:
-    """A driver mistakes what follows an @ in a password for the host, and names it."""
-    match = PASSWORD.search(url)
-    for part in match[2].split("@") if match else ():
-        message = message.replace(part, "***") if len(part) > 2 else message
-    return message
 
 
 def ask(study: optuna.Study) -> optuna.Trial:

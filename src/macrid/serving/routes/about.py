@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from macrid.differences import compare
 from macrid.pictures import layout
+from macrid.runs import load, read_diff
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import answers
 from macrid.serving.routes.common import Serves, Serving, Strict, reply
@@ -33,6 +36,37 @@ async def report(hosted: Serves, service: Serving) -> Response:
     return reply({**content, "metrics": hosted.metrics, "log": [asdict(epoch) for epoch in hosted.model.log]})
 
 
+@router.get("/diff", response_model=about.Diff, responses=answers(403, 404), tags=["about"])
+async def diff(
+    hosted: Serves,
+    service: Serving,
+    run: Annotated[str | None, Query(max_length=200, description="A run beside the served one.")] = None,
+) -> Response:
+    """How the run differs from the one its training started from, or from another one, which takes some seconds."""
+    if run is None:
+        return reply(await service.slowly(_stored_diff, hosted))
+    service.check_may_edit()
+    return reply(await service.at_length(_diff, hosted, service.beside(run)))
+
+
+def _stored_diff(hosted: Hosted) -> dict[str, Any]:
+    stored = read_diff(hosted.run)
+    before = None if stored is None else Path(str(stored.get("before"))).name
+    return {"before": before, "after": hosted.run.name, "diff": _without_folders(stored)}
+
+
+def _diff(hosted: Hosted, run: Path) -> dict[str, Any]:
+    result = compare(load(run, hosted.settings.device), hosted.model, run, hosted.run)
+    return {"before": run.name, "after": hosted.run.name, "diff": _without_folders(result)}
+
+
+def _without_folders(result: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Clients need not know where runs are."""
+    if result is None:
+        return None
+    return {**result, **{side: Path(str(result.get(side))).name for side in ("before", "after")}}
+
+
 @router.get("/map", response_model=about.Map, tags=["about"])
 async def item_map(hosted: Serves, service: Serving) -> Response:
     """All items on a plane; computed on the first call, rough until then."""
@@ -41,7 +75,8 @@ async def item_map(hosted: Serves, service: Serving) -> Response:
 
 def _map(hosted: Hosted) -> dict[str, Any]:
     state, placed, message = hosted.map.get()
-    x, y = (part[hosted.on_map] for part in (layout.rough(hosted.model) if placed is None else placed))
+    everything = layout.rough(hosted.model) if placed is None else layout.with_new(placed[0], placed[1], hosted.model)
+    x, y = (part[hosted.on_map] for part in everything)
     concept = np.zeros(len(x), dtype=int) if hosted.concept_of is None else hosted.concept_of[hosted.on_map]
     return {
         "state": state, "message": hosted.without_paths(message), "concept": concept.tolist(),

@@ -42,8 +42,8 @@ async def search(
     return reply({"total": total, "offset": offset, "items": [listed(hosted, int(at)) for at in positions]})
 
 
-@router.post("/items", response_model=about.ItemList, tags=["items"])
-async def items(body: requests.ItemsRequest, hosted: Serves) -> Response:
+@router.post("/items/lookup", response_model=about.ItemList, tags=["items"])
+async def lookup_items(body: requests.ItemsRequest, hosted: Serves) -> Response:
     """Items by id."""
     check_limits(hosted, ids=body.ids)
     positions, unknown = hosted.positions(body.ids)
@@ -62,7 +62,8 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     attributes.pop("title", None)
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
-    found = {"concept_share": None, "second_concept": None, "second_share": None, **listed(hosted, position)}
+    unknown = ("concept_share", "second_concept", "second_share", "new", "placed")
+    found = {**dict.fromkeys(unknown), **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}
 

@@ -44,7 +44,10 @@ async def readyz(hosted: Serves, service: Serving) -> Response:
     """Whether the process takes requests; not during shutdown."""
     if service.is_draining:
         raise RefusedError(503, "this process is shutting down", {"retry-after": "1"})
-    return reply({"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest})
+    if service.standing.has_changed:
+        await service.slowly(service.standing.refresh, hosted)
+    content = {"status": "ok", "version": __version__, "run": hosted.run.name, "digest": hosted.digest}
+    return reply(content | {"warnings": service.warnings()})
 
 
 @health.get("/metrics", response_class=Response, responses={**answers(), 200: {"content": {"text/plain": {}}}})

@@ -20,7 +20,7 @@ from macrid.errors import RequestError
 from macrid.pictures import layout
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import Person, batch, moves_of, person_of, recommend
+from macrid.serving.recommending import Person, batch, look_up, moves_of, person_of, recommend
 from macrid.serving.routes.common import Serves, Serving, Strict, reply
 from macrid.serving.schemas import lists, requests
 
@@ -64,7 +64,7 @@ async def recommend_batch(body: requests.BatchRequest, hosted: Serves, service: 
 async def encode(body: requests.EncodeRequest, hosted: Serves, service: Serving) -> Response:
     """A user's share and position in each concept."""
     hosted.concepts()
-    person = person_of(hosted, body.history, body.user)
+    person = await look_up(hosted, service, body)
     moves, warnings = await moves_of(hosted, service, body)
     return reply(await service.slowly(_encode, hosted, person, moves, body.bounded, warnings))
 
@@ -81,7 +81,7 @@ def _encode(
     places = np.full((space.concepts, 2), np.nan)
     state, placed, _ = hosted.map.get(start=False)
     if state == "ready" and placed is not None:
-        places = layout.around(placed[0], placed[1], space.items, components)
+        places = layout.around(placed[0], placed[1], space.items[: len(placed[0])], components)
     concepts = [
         {
             "concept": k,
@@ -97,7 +97,7 @@ def _encode(
     return {
         "unknown": [str(value) for value in person.unknown],
         "concepts": concepts,
-        "warnings": [*warnings, *moved.warnings],
+        "warnings": [*person.warnings, *warnings, *moved.warnings],
     }
 
 

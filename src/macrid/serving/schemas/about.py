@@ -31,6 +31,60 @@ class ItemList(Wire):
     unknown: list[str]
 
 
+class NewItem(Wire):
+    """An added item."""
+
+    id: str
+    title: str | None
+    concept: int
+    attributes: list[str]
+    """Columns that it was placed by."""
+    events: int
+    """Histories that it was placed by."""
+    strength: float
+    """How well vectors are predicted like this: 0 is chance, 1 perfect."""
+    placed: str
+    """The same in words."""
+
+
+class MapStrength(Wire):
+    """How well the map from attributes to vectors places trained items, each without itself."""
+
+    strength: float
+    """Mean cosine of predicted and trained vectors, without the mean vector: 0 is chance, 1 perfect."""
+    concepts: float
+    """Share of items whose concept is predicted right."""
+    largest: float
+    """Share of the largest concept, for comparison."""
+    found: float | None
+    """How often a user prefers one of their own items to another, all placed by the map; 0.5 is chance."""
+    found_trained: float | None
+    """The same with trained vectors."""
+    items: int
+    attributes: list[str]
+    with_events: dict[str, float]
+    """Number of events beside attributes → strength."""
+    events_only: dict[str, float]
+    """Number of events without attributes → strength."""
+
+
+class AddedItems(Wire):
+    items: list[NewItem]
+    skipped: list[str]
+    """Items that nothing usable is known about."""
+    strength: MapStrength
+    notes: list[str]
+    """Such as unknown columns."""
+    total: int
+    """Items of the catalogue."""
+
+
+class RemovedItems(Wire):
+    removed: list[str]
+    total: int
+    """Items of the catalogue."""
+
+
 class Item(Found, json_schema_serialization_defaults_required=True):
     """Everything known about an item."""
 
@@ -56,6 +110,42 @@ class UserPage(Wire):
 class UserHistory(Wire):
     id: str
     history: list[Found]
+
+
+class EventsAdded(Wire):
+    """They are on disk."""
+
+    added: int
+    known: int
+    """Events with an id that this user had already; they are left as they were."""
+    unknown_items: list[str]
+    """Stored, too: they count once the model knows them."""
+
+
+class UserEvent(Wire):
+    id: str
+    item: str
+    time: str
+    kind: str | None
+    weight: float | None
+    rating: float | None
+    received: str
+
+
+class UserEvents(Wire):
+    """Everything that is stored about a user."""
+
+    user: str
+    events: list[UserEvent]
+    """Oldest first."""
+    items: list[str]
+    """Items from the users' file, or from the run if there is none."""
+
+
+class UserErased(Wire):
+    user: str
+    deleted: int
+    """Events."""
 
 
 class Histogram(Wire):
@@ -138,6 +228,8 @@ class Model(Wire):
     items: int
     users: int
     """Known users."""
+    new_items: int
+    """Items added after training."""
     has_concepts: bool
     has_titles: bool
     has_pictures: bool
@@ -198,6 +290,16 @@ class Report(Wire):
     """As printed by `macrid inspect --json`."""
 
 
+class Diff(Wire):
+    """How the served run differs from an earlier one."""
+
+    before: str | None
+    """Folder name of the earlier run; null if there is none to compare with."""
+    after: str
+    diff: dict[str, JsonValue] | None
+    """As printed by `macrid diff --json`."""
+
+
 class Reloaded(Wire):
     run: str
     digest: str
@@ -211,6 +313,8 @@ class Health(Wire):
 class Ready(Health):
     run: str
     digest: str
+    warnings: list[str]
+    """What somebody should look after: a file of users or rules that cannot be read, an event store that is away."""
 
 
 PROBLEM: dict[str, JsonValue] = {

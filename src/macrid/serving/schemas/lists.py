@@ -21,6 +21,8 @@ class Reason(Wire):
     """Share of the history in the item's concept."""
     pulls: list[Pull]
     """The most influential items of the history, strongest first."""
+    placed: str | None = None
+    """How an item that came after training was placed."""
 
 
 class Scored(Placed):
@@ -67,6 +69,28 @@ class ConceptItems(Wire):
     """With moves."""
 
 
+class Shelf(Wire):
+    """The best items of a concept, by probability times membership."""
+
+    concept: int
+    name: str
+    share: float
+    """Share of the concept in the recommendations."""
+    items: list[Scored]
+
+
+class DiversityCost(Wire):
+    """What diversity changed, against the same list without it."""
+
+    kept: float
+    """Share of the items that are in both lists."""
+    score: float
+    """Mean score given up."""
+    similarity: float
+    """Mean similarity of two items of the list, from 0 to 1."""
+    similarity_without: float
+
+
 class Recommended(Wire):
     """Items, best first."""
 
@@ -84,6 +108,14 @@ class Recommended(Wire):
     effects: list[Effect] | None = None
     shares: list[float] | None = None
     """Share of each concept in the recommendations after the moves; with moves, `concept` or `by_concept`."""
+    fallback: bool = False
+    """The items are simply popular, because no item of the history is known."""
+    shelves: list[Shelf] | None = None
+    """With the rule `shelves`; largest share first."""
+    diversity: DiversityCost | None = None
+    """With the rule `diversity`."""
+    error: str | None = None
+    """In a batch: why this history has no items."""
     warnings: list[str] = Field([])
 
 

@@ -73,3 +73,7 @@ class Placed(ItemRef):
     second_concept: int | None = None
     """Only for items that a second concept shares."""
     second_share: float | None = None
+    new: bool | None = None
+    """True for an item that came after training."""
+    placed: str | None = None
+    """How such an item was placed, and how well that works."""

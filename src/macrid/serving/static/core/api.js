@@ -15,11 +15,13 @@ export class ApiError extends Error {
   /**
    * @param {number} status 0 where there was no answer
    * @param {string} detail for a person
+   * @param {string | null} at the part of the request that is wrong
    */
-  constructor(status, detail) {
+  constructor(status, detail, at = null) {
     super(detail);
     this.status = status;
     this.detail = detail;
+    this.at = at;
   }
 }
 
@@ -52,7 +54,7 @@ export const historyOf = (user, signal) => ask("GET", `/users/${encodeURICompone
 export const search = (params, signal) => ask("GET", withQuery("/items", params), undefined, signal);
 
 /** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
-export const items = (ids, signal) => ask("POST", "/items", { ids }, signal);
+export const items = (ids, signal) => ask("POST", "/items/lookup", { ids }, signal);
 
 /** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
@@ -68,6 +70,9 @@ export const encode = (request, signal) => ask("POST", "/encode", request, signa
 
 /** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
+
+/** @returns {Promise<components["schemas"]["ItemAttributes"]>} */
+export const attributes = () => ask("GET", "/attributes");
 
 /** @param {number} concept @returns {Promise<components["schemas"]["Dimensions"]>} */
 export const dimensions = (concept) => ask("GET", `/concepts/${concept}/dimensions`);
@@ -86,6 +91,9 @@ export const mapValues = (by) => ask("GET", withQuery("/map/values", { by }));
 
 /** @returns {Promise<Report>} */
 export const report = () => ask("GET", "/report");
+
+/** @returns {Promise<{ before: string | null, after: string, diff: Record<string, any> | null }>} */
+export const diff = () => ask("GET", "/diff");
 
 export const hasToken = () => Boolean(token);
 
@@ -152,7 +160,7 @@ async function ask(method, path, body, signal) {
     if (sent === token) await askForToken();
     return ask(method, path, body, signal);
   }
-  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`);
+  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`, problem?.errors?.[0]?.at ?? null);
 }
 
 /** @returns {Record<string, string>} */

@@ -90,13 +90,19 @@ export class ItemCard {
   #rank = h("span", { class: "rank", "aria-hidden": "true" });
   #badge = h("span", { class: "badge", role: "img", hidden: true });
   #add;
+  #pin;
+  #title;
 
   /**
    * @param {Shown} item
-   * @param {{ open: () => void, add?: () => void }} does `add`: put it into the history, or take it out
+   * @param {{ open: () => void, add?: () => void, pin?: () => void, exclude?: () => void }} does `add`: put it into the history, or
+   *   take it out; `pin`: the same for pins
    */
-  constructor(item, { open, add }) {
-    this.#add = add && iconButton("add", `Add ${titleOf(item)} to your history`, add, { class: "card-add" });
+  constructor(item, { open, add, pin, exclude }) {
+    this.#title = titleOf(item);
+    const quick = { tabindex: "-1" }; // the sheet has them, too
+    this.#pin = pin && iconButton("pin", `Pin ${this.#title}`, pin, { class: "card-tool card-pin", ...quick });
+    this.#add = add && iconButton("add", `Add ${titleOf(item)} to your history`, add, { class: "card-tool card-add" });
     this.element = h(
       "article",
       { class: "card", "data-id": item.id },
@@ -106,15 +112,22 @@ export class ItemCard {
         thumb(item),
         h("span", { class: "card-title", dir: "auto", text: titleOf(item) }),
         conceptTags(item),
+        item.new && h("span", { class: "card-new", text: "New item", title: item.placed }),
       ),
       this.#rank,
       this.#badge,
-      this.#add,
+      add && h(
+        "div",
+        { class: "card-tools" },
+        this.#pin,
+        exclude && iconButton("ban", `Not this: ${this.#title}`, exclude, { class: "card-tool card-ban", ...quick }),
+        this.#add,
+      ),
     );
   }
 
-  /** @param {{ rank: number, change: CardChange | null, isInHistory: boolean }} now */
-  update({ rank, change, isInHistory }) {
+  /** @param {{ rank: number, change: CardChange | null, isInHistory: boolean, isPinned?: boolean }} now */
+  update({ rank, change, isInHistory, isPinned = false }) {
     this.#rank.textContent = String(rank);
     this.#badge.hidden = change === null;
     this.#badge.className = `badge ${change?.kind ?? ""}`;
@@ -122,6 +135,8 @@ export class ItemCard {
     this.#badge.setAttribute("aria-label", change === null ? "" : change.kind === "in" ? "new in the list" : `${change.kind} by ${change.by}`);
     this.#add?.replaceChildren(icon(isInHistory ? "check" : "add"));
     this.#add?.classList.toggle("is-in", isInHistory);
+    this.#pin?.classList.toggle("is-in", isPinned);
+    for (const name of ["aria-label", "title"]) this.#pin?.setAttribute(name, `${isPinned ? "Unpin" : "Pin"} ${this.#title}`);
   }
 }
 

@@ -1,12 +1,12 @@
 // @ts-check
 // Links: the state of the page as a query, and back.
 
-/** @import { ListKind, Move, State, View } from "#types" */
+/** @import { ListKind, Move, Rules, State, View } from "#types" */
 
 /** @type {View[]} */
 export const VIEWS = ["picks", "walk", "map", "report"];
 /** @type {ListKind[]} */
-const LISTS = ["overall", "concepts", "concept"];
+const LISTS = ["overall", "concepts", "shelves", "concept"];
 
 /**
  * The query of a state: "" or "?…".
@@ -25,6 +25,7 @@ export function write(state, run = null) {
   }
   const made = state.run ?? run;
   if (state.moves.length && made !== null) query.set("run", made);
+  if (Object.keys(state.rules).length) query.set("rules", JSON.stringify(state.rules));
   if (state.concept !== null) query.set("concept", String(state.concept));
   if (state.list !== LISTS[0]) query.set("list", state.list);
   if (state.walk.item !== null) query.set("from", state.walk.item);
@@ -46,6 +47,7 @@ export function read(search) {
     user,
     history: user === null ? [...new Set(query.getAll("item"))] : [],
     moves,
+    rules: rules(query.get("rules")),
     run: moves.length ? query.get("run") : null,
     concept,
     list: list === "concept" && concept === null ? "overall" : list,
@@ -86,6 +88,16 @@ function attribute(text) {
   const [, towards, amount] = /^([^:]+):(-?[\d.e-]+)$/.exec(text) ?? [];
   if (!Number.isFinite(Number(amount))) return [];
   return [{ towards: decoded(towards), amount: Number(amount) }];
+}
+
+/** @param {string | null} text JSON @returns {Rules} none if they cannot be read; the service checks them */
+function rules(text) {
+  try {
+    const value = JSON.parse(text ?? "{}");
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : {};
+  } catch {
+    return {}; // somebody has edited the link
+  }
 }
 
 /** @type {Record<string, (text: string) => Move[]>} By the name of a parameter. */

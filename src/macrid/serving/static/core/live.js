@@ -5,9 +5,9 @@ import * as api from "./api.js";
 import { applied, isSame, keyOf } from "./moves.js";
 
 /** @import { Store } from "./store.js" */
-/** @import { Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
+/** @import { DiversityCost, Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
 /** @typedef {"encoded" | "historyItems" | "lists" | "before" | "busy"} Part */
-/** @typedef {{ concept: number | null, isByConcept: boolean }} Shape which list is asked for: of one concept, of all, or one for each */
+/** @typedef {{ concept: number | null, rows: "concepts" | "shelves" | null }} Shape which list is asked for: of one concept, of all, or rows */
 
 const N = 24;
 
@@ -17,12 +17,20 @@ export class Live {
   encoded = null;
   /** @type {List[] | null} What is recommended after the moves `asked`. */
   lists = null;
+  /** Whether they are shelves. */
+  hasShelves = false;
+  /** Whether there are rules that they follow. */
+  hasRules = false;
   /** @type {Move[]} */
   asked = [];
   /** @type {number[] | null} Of the concepts in what is recommended. */
   shares = null;
   /** @type {string[]} */
   warnings = [];
+  /** @type {string | null} Why the rules are not in force. */
+  rulesError = null;
+  /** @type {DiversityCost | null} */
+  diversity = null;
   /** @type {Shown[] | null} */
   historyItems = null;
   /** @type {unknown} */
@@ -32,11 +40,13 @@ export class Live {
   isBusy = false;
   /** Whether it is settled whom the page is about, if anybody. */
   isStarted = false;
-  /** @type {Map<string, List[]>} Lists without moves, by shape. */
+  /** @type {Map<string, List[]>} Lists without moves, by shape and rules. */
   #unmoved = new Map();
   #isComparing = false;
   /** @type {string | null} What the lists shown are the answer to. */
   #answered = null;
+  #wanted = ""; // what was asked last
+  #ruled = "{}"; // the rules of the lists shown
   /** @type {Store} */
   #store;
   /** @type {Set<(parts: Part[]) => void>} */
@@ -55,7 +65,7 @@ export class Live {
       if (changed.includes("user") || changed.includes("history")) this.meet();
       else {
         if (this.who) this.#keepUp();
-        if (changed.includes("list") || changed.includes("concept")) this.#compare();
+        if (["list", "concept", "rules"].some((name) => changed.includes(/** @type {keyof State} */ (name)))) this.#compare();
       }
     });
   }
@@ -78,7 +88,7 @@ export class Live {
 
   /** The same lists without moves; null until they are there, see `compare`. */
   get before() {
-    return this.#unmoved.get(JSON.stringify(this.#shape(false))) ?? null;
+    return this.#unmoved.get(this.#unmovedKey(this.#shape(false))) ?? null;
   }
 
   /** Somebody new: ask for everything at once. */
@@ -115,25 +125,27 @@ export class Live {
 
   /** @param {Shown[]} items */
   remember(items) {
-    for (const { id, title, concept, concept_share, second_concept, second_share } of items) {
-      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share });
+    for (const { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed } of items) {
+      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed });
     }
   }
 
+  /** @returns {Shape} */
   #shape(isDragging = this.#store.isDragging) {
     const { list, concept, moves } = this.#store.get();
     const hasConcept = this.#card === null || this.#card.concepts.some((one) => one.concept === concept);
     const hasConcepts = this.#card === null || this.#card.has_concepts;
-    if (list === "concept") return { concept: hasConcept ? concept : null, isByConcept: false };
-    if (list === "overall" || !hasConcepts) return { concept: null, isByConcept: false };
-    if (!isDragging) return { concept: null, isByConcept: true };
+    if (list === "concept") return { concept: hasConcept ? concept : null, rows: null };
+    if (list === "overall" || !hasConcepts) return { concept: null, rows: null };
+    if (list === "shelves" || !isDragging) return { concept: null, rows: list };
     const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
-    return { concept: last?.to === undefined ? null : (last.concept ?? null), isByConcept: false };
+    return { concept: last?.to === undefined ? null : (last.concept ?? null), rows: null };
   }
 
   /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
-  #request(moves, { concept, isByConcept }) {
-    const { user, history, run } = this.#store.get();
+  #request(moves, { concept, rows }) {
+    const { user, history, run, rules: chosen } = this.#store.get();
+    const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
     const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
     const most = this.#card ? Math.min(N, this.#card.limits.n, this.#card.items - seen) : N;
     return {
@@ -141,7 +153,8 @@ export class Live {
       n: Math.max(1, most),
       ...(moves.length && { moves, ...(run !== null && { run }) }),
       ...(concept !== null && { concept }),
-      ...(isByConcept && { by_concept: true }),
+      ...(rows === "concepts" && { by_concept: true }),
+      ...(Object.keys(rules).length && { rules }),
     };
   }
 
@@ -182,7 +195,13 @@ export class Live {
 
   /** @param {Shape} shape */
   #key(shape) {
-    return keyOf(this.#store.get().moves) + JSON.stringify(shape);
+    const { moves, rules } = this.#store.get();
+    return keyOf(moves) + JSON.stringify([shape, rules]);
+  }
+
+  /** @param {Shape} shape */
+  #unmovedKey(shape) {
+    return JSON.stringify([shape, this.#store.get().rules]);
   }
 
   /** One request at a time; if the state has moved on when it is answered, one for the newest state. */
@@ -194,7 +213,7 @@ export class Live {
     try {
       while (this.#key(this.#shape()) !== this.#answered) {
         const [state, shape] = [this.#store.get(), this.#shape()];
-        const wanted = this.#key(shape);
+        const wanted = (this.#wanted = this.#key(shape));
         const answer = await api.recommend(this.#request(state.moves, shape), signal);
         if (signal.aborted) return;
         this.#take(answer, state, shape);
@@ -208,43 +227,57 @@ export class Live {
       }
     } catch (error) {
       if (signal.aborted) return;
-      this.error = error;
-      this.#tell("lists");
+      this.#fail(error);
     }
     this.isBusy = false;
     this.#tell("busy");
+    if (this.rulesError !== null) this.#keepUp(); // if the rules have changed meanwhile
+  }
+
+  /** What is wrong with rules is said beside them; the list stays. @param {unknown} error */
+  #fail(error) {
+    if (error instanceof api.ApiError && error.at?.startsWith("rules") && this.lists) {
+      this.rulesError = error.detail.replace(/^rules\./, "");
+      this.#answered = this.#wanted;
+    } else this.error = error;
+    this.#tell("lists");
   }
 
   /** @param {Recommended} answer @param {State} state @param {Shape} shape */
-  #take(answer, { moves, list, run }, shape) {
+  #take(answer, { moves, list, run, rules }, shape) {
     this.remember(answer.items);
     const hasMoves = moves.length > 0;
     const one = { concept: shape.concept, items: answer.items, moved: hasMoves ? (answer.moved ?? null) : null };
-    if (answer.concepts) {
-      const rows = answer.concepts.map(({ concept, items, moved }) => ({ concept, items, moved: hasMoves ? (moved ?? null) : null }));
+    const rows = rowsOf(answer, shape, hasMoves);
+    if (rows) {
       rows.forEach(({ items }) => this.remember(items));
-      this.lists = inOrderOf(this.lists ?? [], rows);
+      const isStill = !answer.shelves || this.#store.isDragging; // shelves go by share
+      this.lists = isStill ? inOrderOf(this.lists ?? [], rows) : rows;
     } else if (list === "concepts" && this.lists && this.lists.length > 1) {
       this.lists = this.lists.map((row) => (row.concept === shape.concept ? one : row));
     } else this.lists = [one];
-    if (!hasMoves) this.#unmoved.set(JSON.stringify(shape), this.lists);
+    if (!hasMoves) this.#unmoved.set(JSON.stringify([shape, rules]), this.lists);
     this.shares = answer.shares ?? null;
+    this.hasShelves = shape.rows === "shelves";
+    this.hasRules = Object.keys(rules).length > 0;
+    [this.rulesError, this.diversity] = [null, answer.diversity ?? null];
     // What could not be carried over from a link stays said until something else is moved.
-    if (run !== null || !this.warnings.length || !isSame(moves, this.asked)) this.warnings = answer.warnings ?? [];
+    const isNew = !isSame(moves, this.asked) || JSON.stringify(rules) !== this.#ruled;
+    if (run !== null || !this.warnings.length || isNew) this.warnings = answer.warnings ?? [];
+    this.#ruled = JSON.stringify(rules);
     this.asked = moves;
     this.error = null;
   }
 
   async #compare() {
     const shape = this.#shape(false);
-    const key = JSON.stringify(shape);
+    const key = this.#unmovedKey(shape);
     if (!this.#isComparing || !this.who || this.#unmoved.has(key)) return;
     const { signal } = this.#control;
     try {
       const answer = await api.recommend(this.#request([], shape), signal);
       if (signal.aborted) return;
-      const rows = (answer.concepts ?? [{ concept: shape.concept, items: answer.items }]).map((row) => ({ ...row, moved: null }));
-      this.#unmoved.set(key, rows);
+      this.#unmoved.set(key, rowsOf(answer, shape, false) ?? [{ concept: shape.concept, items: answer.items, moved: null }]);
       this.#tell("before");
     } catch {
       // The list that is asked for at the same time says what is wrong.
@@ -255,6 +288,17 @@ export class Live {
   #tell(...parts) {
     this.#listeners.forEach((listener) => listener(parts));
   }
+}
+
+/**
+ * @param {Recommended} answer
+ * @param {Shape} shape
+ * @param {boolean} hasMoves
+ * @returns {List[] | null} null where it is one list
+ */
+function rowsOf(answer, { rows }, hasMoves) {
+  if (rows === "shelves") return (answer.shelves ?? []).map(({ concept, items, share }) => ({ concept, items, moved: null, share }));
+  return answer.concepts?.map(({ concept, items, moved }) => ({ concept, items, moved: hasMoves ? (moved ?? null) : null })) ?? null;
 }
 
 /**

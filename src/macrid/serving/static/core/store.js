@@ -15,7 +15,7 @@ import { read, write } from "./link.js";
  */
 
 /** @type {(keyof State)[]} */
-const UNDOABLE = ["user", "history", "moves"];
+const UNDOABLE = ["user", "history", "moves", "rules"];
 const TOGETHER = 1200; // ms within which steps of one knob, by arrow keys, are one
 const REST = 300; // ms without a change before the address follows a drag
 

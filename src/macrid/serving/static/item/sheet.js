@@ -7,6 +7,7 @@ import { append, clear, h, iconButton } from "../core/dom.js";
 import { anything, count, percent } from "../core/format.js";
 import { ItemCard, conceptTags, failure, thumb, thumbButton, titleOf } from "../core/items.js";
 import { styles } from "../core/panel.js";
+import { isExcluded, isPinned, toggleExcluded, togglePin } from "../rules/chosen.js";
 
 /** @import { App, Item } from "#types" */
 
@@ -43,7 +44,8 @@ function draw(app, item, body) {
   append(
     clear(body),
     thumb(item, { lazy: false }),
-    h("p", { class: "sheet-line" }, conceptTags(item), h("span", { class: "quiet", text: `chosen by ${count(item.popularity, "user")}` })),
+    h("p", { class: "sheet-line" }, conceptTags(item), !item.new && h("span", { class: "quiet", text: `chosen by ${count(item.popularity, "user")}` })),
+    item.new && h("p", { class: "quiet", text: `New since training, ${item.placed}.` }),
     actions(app, item),
     why,
     attributes(item),
@@ -57,17 +59,27 @@ function draw(app, item, body) {
 /** @param {App} app @param {Item} item */
 function actions(app, item) {
   const button = h("button", { type: "button", class: "button primary" });
-  const update = () => (button.textContent = app.isInHistory(item.id) ? "Remove from your history" : "Add to your history");
+  const update = () => {
+    const isIn = app.isInHistory(item.id);
+    button.textContent = isIn ? "Remove from your history" : "Add to your history";
+    pin.textContent = isPinned(app, item.id) ? "Unpin" : "Pin";
+    exclude.textContent = isExcluded(app, item.id) ? "Allow again" : "Not this";
+    pin.hidden = exclude.hidden = isIn || !app.live.who;
+  };
   button.addEventListener("click", () => {
     if (app.isInHistory(item.id)) app.removeFromHistory(item.id);
     else app.addToHistory(item.id);
     update();
   });
+  const pin = h("button", { type: "button", class: "button", on: { click: () => (togglePin(app, item.id), update()) } });
+  const exclude = h("button", { type: "button", class: "button", on: { click: () => (toggleExcluded(app, item.id), update()) } });
   update();
   return h(
     "p",
     { class: "actions" },
     button,
+    pin,
+    exclude,
     app.card.has_concepts &&
       h("button", { type: "button", class: "button", text: "Walk from here", on: { click: () => (dialog.close(), app.walkFrom(item.id)) } }),
   );

@@ -3,7 +3,9 @@
 
 import { conceptColour } from "../core/colours.js";
 import { h, isCalm } from "../core/dom.js";
+import { percent } from "../core/format.js";
 import { ItemCard } from "../core/items.js";
+import { isPinned, toggleExcluded, togglePin } from "../rules/chosen.js";
 import { changes } from "./changes.js";
 
 /** @import { App, List, Scored } from "#types" */
@@ -13,7 +15,7 @@ export class Cards {
   #app;
   /** @type {Map<string, ItemCard>} */
   #cards = new Map();
-  /** @type {Map<string, { list: HTMLElement, element: HTMLElement }>} */
+  /** @type {Map<string, { list: HTMLElement, element: HTMLElement, share: HTMLElement }>} */
   #sections = new Map();
 
   /** @param {App} app @param {string} label */
@@ -27,14 +29,15 @@ export class Cards {
     const were = new Map([...this.#cards].map(([key, { element }]) => [key, element.getBoundingClientRect()]));
     /** @type {Map<string, ItemCard>} */
     const cards = new Map();
-    const sections = lists.map(({ concept, items, moved }) => {
-      const section = this.#section(concept, lists.length > 1);
+    const sections = lists.map(({ concept, items, moved, share }) => {
+      const section = this.#section(concept, lists.length > 1 || share !== undefined);
+      section.share.textContent = share === undefined ? "" : percent(share);
       const changed = changes(moved);
       const elements = items.map((item, place) => {
         const key = `${concept}/${item.id}`;
         const card = this.#cards.get(key) ?? this.#card(item);
         cards.set(key, card);
-        card.update({ rank: place + 1, change: changed.get(item.id) ?? null, isInHistory: this.#app.isInHistory(item.id) });
+        card.update({ rank: place + 1, change: changed.get(item.id) ?? null, isInHistory: this.#app.isInHistory(item.id), isPinned: isPinned(this.#app, item.id) });
         return card.element;
       });
       const { scrollLeft } = section.list; // which snapping would change
@@ -65,6 +68,8 @@ export class Cards {
     return new ItemCard(item, {
       open: () => app.openItem(item.id),
       add: () => (app.isInHistory(item.id) ? app.removeFromHistory(item.id) : app.addToHistory(item.id)),
+      pin: () => togglePin(app, item.id),
+      exclude: () => toggleExcluded(app, item.id),
     });
   }
 
@@ -78,6 +83,7 @@ export class Cards {
     if (known) return known;
     const label = this.#app.label(concept);
     const list = h("div", { class: isRow ? "strip" : "grid", ...(isRow && { tabindex: "0", role: "group", "aria-label": label }) });
+    const share = h("span", { class: "quiet" });
     const head = isRow && h(
       "h3",
       { class: "row-head" },
@@ -86,8 +92,9 @@ export class Cards {
         type: "button", class: "row-name", text: label, title: `Only ${label}, with its knobs`,
         on: { click: () => this.#app.store.step({ concept, list: "concept" }) },
       }),
+      share,
     );
-    const section = { list, element: h("div", { class: "list", "data-concept": concept }, head, list) };
+    const section = { list, share, element: h("div", { class: "list", "data-concept": concept }, head, list) };
     this.#sections.set(key, section);
     return section;
   }

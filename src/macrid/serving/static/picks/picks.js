@@ -3,8 +3,9 @@
 
 import * as api from "../core/api.js";
 import { append, clear, h, segments } from "../core/dom.js";
-import { listed, number } from "../core/format.js";
+import { count, listed, number } from "../core/format.js";
 import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
+import * as rules from "../rules/rules.js";
 import { Cards } from "./cards.js";
 import { summary } from "./changes.js";
 
@@ -19,7 +20,8 @@ export function create(app, root) {
   const { store, live } = app;
   const lists = segments("List", [
     ["overall", "Overall"],
-    ["concepts", "By concept"],
+    ["concepts", "By concept", "The best of every concept"],
+    ["shelves", "Shelves", "Rows that go by share, with what clearly belongs to each concept"],
     ["concept", "Only this concept"],
   ], (list) => store.step({ list, ...(list === "concept" && { concept: store.get().concept ?? firstConcept() }) }));
   const views = segments("Compare", [
@@ -44,6 +46,7 @@ export function create(app, root) {
 
   root.replaceChildren(
     h("div", { class: "picks-head" }, h("h2", { text: "Picks" }), lists.element),
+    rules.create(app),
     h("div", { class: "status-row" }, status, views.element),
     notes,
     aside,
@@ -79,6 +82,7 @@ export function create(app, root) {
     if (!live.lists) return;
     const { list } = store.get();
     if (list === "concepts" && live.lists.length === 1 && app.card.concepts.length > 1) return; // the rows are on their way
+    if (app.card.has_concepts && live.hasShelves !== (list === "shelves") && live.rulesError === null) return;
     const unmoved = live.before;
     const shown = compared !== "now" && unmoved === null ? "now" : compared;
     aside.hidden = true;
@@ -127,8 +131,10 @@ export function create(app, root) {
   /** @param {List[]} shown */
   function inWords(shown) {
     const name = store.get().user ?? "your history";
+    if (live.hasShelves) return shown.length ? `${count(shown.length, "shelf", "shelves")} for ${name}, largest share first` : `No shelves for ${name}`;
     if (shown.length > 1) return `The best of every concept for ${name}`;
     const [{ concept, items }] = shown;
+    if (live.hasRules) return `The ${number(items.length)} best${concept === null ? "" : ` in ${app.label(concept)}`} by your rules for ${name}`;
     if (concept === null) return `The ${number(items.length)} best of ${number(app.card.items)} items for ${name}`;
     return `The ${number(items.length)} best of ${number(app.concept(concept)?.items ?? 0)} in ${app.label(concept)} for ${name}`;
   }
@@ -141,7 +147,7 @@ export function create(app, root) {
       failure(live.error, () => live.meet()),
       h("p", { class: "centre" }, h("button", {
         type: "button", class: "text-button", text: "Start over",
-        on: { click: () => store.step({ user: null, history: [], moves: [], list: "overall" }) },
+        on: { click: () => store.step({ user: null, history: [], moves: [], rules: {}, list: "overall" }) },
       })),
     );
     root.removeAttribute("aria-busy");

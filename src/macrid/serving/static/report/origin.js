@@ -11,6 +11,7 @@ const SOURCES = ["source", "name", "path"]; // of data: what they are is clear w
 /** @param {Model} card @returns {Child} */
 export function originView(card) {
   const { seconds, epochs, device, peak_memory_mb: memory } = /** @type {Record<string, any>} */ (card.metrics?.training ?? {});
+  const final = /** @type {Record<string, any> | undefined} */ (card.metrics?.final);
   const data = Object.entries(card.data).filter(([, value]) => value !== null).map(([name, value]) => (SOURCES.includes(name) ? anything(value) : `${name} ${anything(value)}`));
   const facts = [
     ["Model", card.model],
@@ -19,6 +20,7 @@ export function originView(card) {
     ["Data", data.join(", ") || "unknown"],
     ["Items", number(card.items)],
     ["Training", seconds === undefined ? null : `${duration(seconds)}${epochs ? `, ${count(epochs, "epoch")}` : ""}`],
+    ["Final training", final ? `on everybody: ${count(final.users, "user")}, ${duration(final.seconds)}` : null],
     ["Device", device ?? null],
     ["Peak memory", memory === undefined ? null : `${number(Math.round(memory))} MB`],
   ].filter(([, value]) => value !== null);

@@ -7,6 +7,7 @@ import { count } from "../core/format.js";
 import { failure } from "../core/items.js";
 import { styles } from "../core/panel.js";
 import { conceptList } from "./concepts.js";
+import { diffView } from "./diff.js";
 import { inspectionView } from "./inspection.js";
 import { originView } from "./origin.js";
 import { scoresView } from "./scores.js";
@@ -27,6 +28,7 @@ class ReportView {
   /** @type {App} */
   #app;
   #scores = new Section("report-scores", "How good are the recommendations?");
+  #diff = new Section("report-diff", "What changed since the last run?");
   #training = new Section("report-training", "How did training go?");
   #concepts = new Section("report-concepts", "Concepts and their dimensions");
   #inspection = new Section("report-inspection", "How cleanly are tastes separated?");
@@ -47,7 +49,7 @@ class ReportView {
       { class: "report", "aria-labelledby": "report-title" },
       h("header", { class: "report-head" }, h("h2", { id: "report-title", text: "Report" }), this.#summary),
       this.#warnings,
-      [this.#scores, this.#training, this.#concepts, this.#inspection, this.#origin].map(({ element }) => element),
+      [this.#scores, this.#diff, this.#training, this.#concepts, this.#inspection, this.#origin].map(({ element }) => element),
     );
     addEventListener("macrid:card", () => this.#isOpen && this.show());
   }
@@ -67,7 +69,14 @@ class ReportView {
     this.#training.element.hidden = false;
     this.#inspection.element.hidden = !card.has_concepts;
     if (!this.#report) for (const one of [this.#scores, this.#training, this.#inspection]) one.fill(h("div", { class: "skeleton block", "aria-hidden": "true" }));
-    await this.#ask();
+    await Promise.all([this.#ask(), this.#askDiff()]);
+  }
+
+  async #askDiff() {
+    this.#diff.element.hidden = true;
+    const { before, diff } = await api.diff().catch(() => ({ before: null, diff: null }));
+    if (diff && before !== null) this.#diff.fill(diffView(diff, before));
+    this.#diff.element.hidden = !diff;
   }
 
   hide() {

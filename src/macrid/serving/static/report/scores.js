@@ -14,9 +14,10 @@ import { count } from "../core/format.js";
  * @returns {Child}
  */
 export function scoresView(metrics, model) {
-  const { test, validation, baselines = {}, oracle = {} } = /** @type {Record<string, any>} */ (metrics ?? {});
+  const { test, validation, baselines = {}, oracle = {}, final, remarks = [] } = /** @type {Record<string, any>} */ (metrics ?? {});
   const scores = /** @type {Scores | undefined} */ (test ?? validation);
-  if (!scores?.metrics) return h("p", { class: "quiet", text: "This run has no scores yet; macrid evaluate computes them." });
+  const said = /** @type {string[]} */ (remarks).map((text) => h("p", { class: "quiet", text: `${text[0].toUpperCase()}${text.slice(1)}.` }));
+  if (!scores?.metrics) return said.length ? said : h("p", { class: "quiet", text: "This run has no scores yet; macrid evaluate computes them." });
   const split = test ? "test" : "validation";
   const charts = Object.entries(scores.metrics).map(([name, score]) => {
     const others = Object.entries(baselines).flatMap(([label, entry]) => {
@@ -31,8 +32,10 @@ export function scoresView(metrics, model) {
   });
   const hasOthers = Object.keys(baselines).length > 0;
   return [
-    h("p", { class: "quiet", text: `Measured on ${count(scores.users, "user")} never seen in training, with a fifth of each history hidden. Lines extend two standard errors to either side${hasOthers ? "; other models are grey" : ""}.` }),
+    h("p", { class: "quiet", text: `Measured on ${count(scores.users, "user")} never seen in ${final ? "the first training" : "training"}, with a fifth of each history hidden. Lines extend two standard errors to either side${hasOthers ? "; other models are grey" : ""}.` }),
+    final && h("p", { class: "quiet", text: `Scores are of ${final.scores_are_of}. The model served here was then trained on everybody: ${count(final.users, "user")}, ${count(final.items, "item")}.` }),
     h("div", { class: "report-charts" }, charts),
+    said,
   ];
 }
 

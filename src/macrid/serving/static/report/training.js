@@ -19,14 +19,16 @@ const CURVES = {
 /** @param {Report["log"]} log @param {Report["metrics"]} metrics @param {number} concepts @returns {Child} */
 export function trainingView(log, metrics, concepts) {
   const { best_epoch: kept } = /** @type {Record<string, any>} */ (metrics?.training ?? {});
-  const best = /** @type {number | null} */ (kept ?? log.filter((entry) => entry.best).at(-1)?.epoch ?? null);
+  const wasChosen = log.some((entry) => entry.ndcg !== null);
+  const best = /** @type {number | null} */ (wasChosen ? (kept ?? log.filter((entry) => entry.best).at(-1)?.epoch ?? null) : null);
+  const which = metrics?.final ? " of the first training, without the held-out users" : "";
   const curves = Object.entries(CURVES).map(([name, [title, note]]) => {
     const points = log.flatMap(({ epoch: x, [name]: y }) => (typeof x === "number" && typeof y === "number" && Number.isFinite(y) ? [{ x, y }] : []));
     return points.length > 1 && lineChart(points, { title, note, best, domain: name === "effective_concepts" ? [0, Math.max(1, concepts)] : null });
   });
   const columns = ["epoch", ...Object.keys(CURVES)].filter((name) => log.some((entry) => name in entry));
   return [
-    h("p", { class: "quiet", text: `${count(log.length, "epoch")}${best === null ? "" : `; epoch ${best} was best`}. Point at a curve to read it.` }),
+    h("p", { class: "quiet", text: `${count(log.length, "epoch")}${which}${best === null ? "" : `; epoch ${best} was best`}. Point at a curve to read it.` }),
     h("div", { class: "report-curves" }, curves),
     h("details", { class: "report-more" }, h("summary", { text: "All figures" }), scrolled("Training, epoch by epoch", h(
       "table",

@@ -11,6 +11,7 @@
  * @property {string[]} history
  * @property {string} run
  * @property {boolean} hasToken
+ * @property {boolean} [hasShelves] whether shelves are shown
  */
 
 /** @param {Shown} shown */
@@ -21,15 +22,17 @@ export function curl({ origin, request, hasToken }) {
 }
 
 /** @param {Shown} shown */
-export function python({ request, concepts, history, run }) {
+export function python({ request, concepts, history, run, hasShelves }) {
   const { n, concept } = request;
   const moves = request.moves ?? [];
   const wanted = typeof concept === "number" ? [concept] : concepts;
+  const rows = hasShelves ? SHELVES.python : loop(wanted, "ranking", `[item for item in ranking if item.concept == concept][:${n}]`);
   const most = wanted.length ? "len(model.items) - len(history)" : n;
   const steps = moves.map((move) => `        ${JSON.stringify(move)},\n`).join("");
+  const rules = request.rules ? `rules=${asPython(JSON.stringify(request.rules))}` : "";
   const call = moves.length || wanted.length
-    ? `macrid.steer(\n    model,\n    history,\n${steps && `    moves=[\n${steps}    ],\n`}    n=${most},\n)`
-    : `model.recommend(history, n=${most})`;
+    ? `macrid.steer(\n    model,\n    history,\n${steps && `    moves=[\n${steps}    ],\n`}    n=${most},\n${rules && `    ${rules},\n`})`
+    : `model.recommend(history, n=${most}${rules && `, ${rules}`})`;
   // Integers are text here: the model knows which of the two its ids are.
   const ids = history.every((id) => /^-?\d+$/.test(id)) ? `[model.items.parse(item) for item in ${JSON.stringify(history)}]` : JSON.stringify(history);
   return `import macrid
@@ -37,12 +40,12 @@ export function python({ request, concepts, history, run }) {
 model = macrid.load(${JSON.stringify(run)})
 history = ${ids}
 ranking = ${call}
-${loop(wanted, "ranking", `[item for item in ranking if item.concept == concept][:${n}]`)}print(item.id, item.title, item.score)`;
+${rows}print(item.id, item.title, item.score)`;
 }
 
 /** @param {Shown} shown */
-export function http({ origin, request, concepts, hasToken }) {
-  const body = JSON.stringify(request, null, 4).replaceAll(/\btrue(?=,?$)/gm, "True");
+export function http({ origin, request, concepts, hasToken, hasShelves }) {
+  const body = asPython(JSON.stringify(request, null, 4));
   const token = hasToken ? '"Authorization": f"Bearer {os.environ[\'MACRID_TOKEN\']}", ' : "";
   return `import json
 ${hasToken ? "import os\n" : ""}from urllib.request import Request, urlopen
@@ -54,8 +57,19 @@ request = Request(
     headers={${token}"Content-Type": "application/json"},
 )
 answer = json.load(urlopen(request))
-${concepts.length ? 'rows = {row["concept"]: row["items"] for row in answer["concepts"]}\n' : ""}${loop(concepts, 'answer["items"]', "rows[concept]")}print(item["id"], item["title"], item["score"])`;
+${concepts.length ? 'rows = {row["concept"]: row["items"] for row in answer["concepts"]}\n' : ""}${hasShelves ? SHELVES.http : loop(concepts, 'answer["items"]', "rows[concept]")}print(item["id"], item["title"], item["score"])`;
 }
+
+const SHELVES = {
+  python: "for shelf in ranking.shelves:\n    print(shelf.name)\n    for item in shelf.items:\n        ",
+  http: 'for shelf in answer["shelves"]:\n    print(shelf["name"])\n    for item in shelf["items"]:\n        ',
+};
+
+/** @type {Record<string, string>} */
+const CONSTANTS = { true: "True", false: "False", null: "None" };
+
+/** @param {string} json whose texts are those of Python, too */
+const asPython = (json) => json.replaceAll(/"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g, (part) => CONSTANTS[part] ?? part);
 
 /** @param {number[]} concepts @param {string} all @param {string} ofConcept */
 function loop(concepts, all, ofConcept) {

@@ -22,7 +22,7 @@ export function open(app) {
   const { request } = live;
   const concepts = request.by_concept ? (live.lists ?? []).flatMap(({ concept }) => concept ?? []) : [];
   const history = (live.historyItems ?? []).map(({ id }) => id);
-  const shown = { origin: location.origin, request, concepts, history, run: app.card.run, hasToken: hasToken() };
+  const shown = { origin: location.origin, request, concepts, history, run: app.card.run, hasToken: hasToken(), hasShelves: live.hasShelves };
   const texts = { curl: curl(shown), python: python(shown), http: http(shown) };
   const code = h("code");
   const show = (/** @type {keyof typeof texts} */ kind) => {

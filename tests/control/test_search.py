@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from macrid.control.search import Search, distances, typos_allowed, words_of
 from macrid.data.ids import Ids
-from macrid.serving.search import Search, _distances, _words, typos_allowed
 
 TITLES = [
     "Large red leather handbag",
@@ -114,7 +114,7 @@ TITLE = st.text(LETTERS, max_size=20) | st.text(max_size=12)
 def test_words_of_a_title_find_it_and_the_last_may_be_a_prefix(titles, data):
     search = Search(Ids(range(len(titles))), titles, np.zeros(len(titles)))
     place = data.draw(st.integers(0, len(titles) - 1))
-    words = _words(titles[place] or "")
+    words = words_of(titles[place] or "")
     assume(words)
     assert place in find(search, titles[place])
     some = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=3))
@@ -175,7 +175,7 @@ def slow_distance(a, b):
 
 @given(st.text("abc", min_size=1, max_size=9), st.lists(st.text("abc", max_size=12), max_size=8), st.integers(1, 2))
 def test_distances_match_the_definition(word, others, most):
-    whole, prefix = _distances(word, others, most)
+    whole, prefix = distances(word, others, most)
     nearest = [min(slow_distance(word, other[:end]) for end in range(len(other) + 1)) for other in others]
     assert np.minimum(whole, most + 1).tolist() == [min(slow_distance(word, other), most + 1) for other in others]
     assert np.minimum(prefix, most + 1).tolist() == [min(edits, most + 1) for edits in nearest]

@@ -18,13 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from macrid.data.attributes import TITLE
 from macrid.data.ids import Ids
+from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 
 LONGEST_QUERY = 200  # characters
 LONGEST_WORD = 64  # characters; the rest is ignored
 NONE = 255  # the cost of a word that an item lacks
 WHOLE, PREFIX = 0, 1  # costs; a typo adds 2
+
+
+def titles_of(model: Recommender) -> list[str | None] | None:
+    """(items,) None for items without a title; None without a title column."""
+    if model.table is None or TITLE not in model.table.column_names:
+        return None
+    return [None if title is None else str(title) for title in model.table.column(TITLE).to_pylist()]
 
 
 class Search:
@@ -64,7 +73,7 @@ class Search:
         allowed = np.zeros(len(self._ids), dtype=np.uint8)
         if among is not None:
             allowed[~among] = NONE
-        words = _words(query)
+        words = words_of(query)
         with self._lock:  # one thread builds the index, others wait
             index = self._index
         tiers = self._tiers_of(words, allowed, "none")
@@ -151,7 +160,7 @@ class _Index:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         lacking = np.bitwise_count(_letters([word])[0] & ~self.letters)  # each edit supplies at most one
         places = np.flatnonzero(lacking <= most)
-        whole, prefix = _distances(word, [self.words[place] for place in places], most)
+        whole, prefix = distances(word, [self.words[place] for place in places], most)
         cost = np.minimum(2 * whole, 2 * prefix + 1 if len(word) > 4 else NONE)
         near = cost <= 2 * most + 1
         return places[near], cost[near]
@@ -168,7 +177,7 @@ def _build(titles: Iterable[str | None]) -> _Index:
     tokens: list[int] = []
     hashes: list[int] = []
     for title in titles:
-        words = [] if title is None else _words(str(title))
+        words = [] if title is None else words_of(str(title))
         hashes.append(hash(" ".join(words)))
         lengths.append(len(words))
         tokens.extend(map(number.__getitem__, words))
@@ -202,7 +211,7 @@ def _folded(letter: str) -> str:
 _FOLDING = _Folding()
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """The words of a text; one that has none, such as punctuation, counts as a word."""
     plain = unicodedata.normalize("NFKD", text).casefold().translate(_FOLDING)
     words = unicodedata.normalize("NFC", plain).split() or text.casefold().split()
@@ -219,7 +228,7 @@ def _letters(words: Sequence[str]) -> np.ndarray:
     return np.bitwise_or.reduceat(bits, np.cumsum(lengths) - lengths)
 
 
-def _distances(word: str, others: Sequence[str], most: int) -> tuple[np.ndarray, np.ndarray]:
+def distances(word: str, others: Sequence[str], most: int) -> tuple[np.ndarray, np.ndarray]:
     """Optimal string alignment distances from a word to each of the others, and to the nearest prefix of each.
 
     Exact up to `most`; larger ones are at least `most` + 1.

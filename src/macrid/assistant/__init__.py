@@ -1,0 +1,1 @@
+"""A run as tools for an assistant, over the Model Context Protocol."""

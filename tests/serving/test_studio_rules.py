@@ -1,0 +1,139 @@
+"""Rules in the studio: they filter the list, say what they cost and where they are wrong, and are part of links."""
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+from tests.serving.browser import Site, wait_until
+
+
+def rules_in(studio):
+    return json.loads(parse_qs(urlsplit(studio.page.url).query).get("rules", ["{}"])[0])
+
+
+def test_rules_shape_the_list_and_are_part_of_its_link(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0")
+    studio.one(".rules > summary").click()
+    studio.one(".rule-example").first.wait_for()
+    where = studio.one("#rule-where")
+    where.fill("price < 40")
+    where.press("Enter")
+    studio.shows(shop_site.recommended(user="test-0", rules={"where": "price < 40"}))
+    studio.one("#rule-most").fill("3")
+    studio.one(".rule-most select").select_option("colour")
+    rules = {"where": "price < 40", "at_most": {"colour": 3}}
+    studio.shows(shop_site.recommended(user="test-0", rules=rules))
+    studio.one("#rule-diversity").fill("0.4")
+    rules["diversity"] = 0.4
+    studio.shows(shop_site.recommended(user="test-0", rules=rules))
+    wait_until(lambda: "of the items; similarity" in studio.one(".rules").inner_text())
+    wait_until(lambda: rules_in(studio) == rules)
+    again = visit(shop_site, f"?{urlsplit(studio.page.url).query}")
+    again.shows(studio.shown())
+    assert again.one(".rules-told").inner_text() == "price < 40 · diversity 0.4 · at most 3 per colour"
+    studio.button("Clear rules").click()
+    studio.shows(shop_site.recommended(user="test-0"))
+    studio.button("Undo").click()
+    studio.shows(again.shown())
+
+
+def test_a_wrong_condition_is_explained_in_place_and_the_list_stays(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0", allow=["422"])
+    before = studio.shown()
+    studio.one(".rules > summary").click()
+    studio.one("#rule-where").fill("prise < 40")
+    studio.one("#rule-where").press("Enter")
+    error = studio.one(".rule-error")
+    error.wait_for()
+    assert "did you mean 'price'?" in error.inner_text()
+    assert studio.one("#rule-where").get_attribute("aria-invalid") == "true"
+    assert studio.shown() == before
+    studio.one("#rule-where").fill("price < 40")
+    studio.one("#rule-where").press("Enter")
+    studio.shows(shop_site.recommended(user="test-0", rules={"where": "price < 40"}))
+    assert error.is_hidden()
+
+
+def test_a_pinned_item_comes_first_and_an_excluded_one_not_at_all(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0")
+    _, second, _, last, *_ = studio.shown()
+    card = studio.list().locator(f'[data-id="{last}"]')
+    card.hover()
+    card.locator(".card-pin").click()
+    studio.shows(shop_site.recommended(user="test-0", rules={"pins": [last]}))
+    assert studio.shown()[0] == last
+    assert studio.list().locator(".card-pin.is-in").count() == 1
+    other = studio.list().locator(f'[data-id="{second}"]')
+    other.hover()
+    other.locator(".card-ban").click()
+    rules = {"pins": [last], "exclude": [second]}
+    studio.shows(shop_site.recommended(user="test-0", rules=rules))
+    assert second not in studio.shown()
+    wait_until(lambda: rules_in(studio) == rules)
+    again = visit(shop_site, f"?{urlsplit(studio.page.url).query}")
+    again.shows(studio.shown())
+    again.one(".rules > summary").click()
+    assert again.one(".rules-told").inner_text() == "1 pinned · 1 excluded"
+    again.page.get_by_role("button", name=f"Allow {shop_site.item(second)['title']}", exact=True).click()
+    again.shows(shop_site.recommended(user="test-0", rules={"pins": [last]}))
+    again.page.get_by_role("group", name="Pinned").get_by_role("button").click()
+    again.shows(shop_site.recommended(user="test-0"))
+    studio.button("Undo", "#toasts").click()
+    studio.shows(shop_site.recommended(user="test-0", rules={"pins": [last]}))
+
+
+def test_the_sheet_of_an_item_pins_and_excludes_it(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0")
+    third = studio.shown()[2]
+    studio.list().locator(f'[data-id="{third}"] .card-open').click()
+    studio.button("Pin", ".sheet").click()
+    studio.shows(shop_site.recommended(user="test-0", rules={"pins": [third]}))
+    studio.button("Not this", ".sheet").click()
+    studio.shows(shop_site.recommended(user="test-0", rules={"exclude": [third]}))
+    assert studio.button("Pin", ".sheet").is_visible()
+    studio.button("Allow again", ".sheet").click()
+    studio.shows(shop_site.recommended(user="test-0"))
+
+
+def test_shelves_are_rows_by_share_under_the_names_of_concepts(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0")
+    studio.button("Shelves").click()
+    expected = shop_site.post("/recommend", user="test-0", n=24, rules={"shelves": True})["shelves"]
+    heads = studio.list().locator(".row-head")
+    wait_until(lambda: heads.locator(".row-name").all_inner_texts() == [shelf["name"] for shelf in expected])
+    studio.shows([item["id"] for shelf in expected for item in shelf["items"]])
+    assert "%" in heads.first.inner_text()
+    wait_until(lambda: "list=shelves" in studio.page.url)
+    studio.one(".rules > summary").click()
+    where = studio.one("#rule-where")
+    where.fill("category = 'bags'")
+    where.press("Enter")
+    rules = {"where": "category = 'bags'", "shelves": True}
+    expected = shop_site.post("/recommend", user="test-0", n=24, rules=rules)["shelves"]
+    studio.shows([item["id"] for shelf in expected for item in shelf["items"]])
+    wait_until(lambda: rules_in(studio) == {"where": "category = 'bags'"})
+    studio.button("Overall").click()
+    studio.shows(shop_site.recommended(user="test-0", rules={"where": "category = 'bags'"}))
+
+
+def test_a_new_item_says_that_it_is_new_and_how_it_was_placed(visit, own_run):
+    with Site(own_run, edits="yes") as site:
+        site.post(
+            "/items", items=[{"id": "new/1", "title": "Small red leather bag", "category": "bags", "price": 60.0}]
+        )
+        studio = visit(site, f"?user=test-0&rules={json.dumps({'pins': ['new/1']})}")
+        assert studio.shown()[0] == "new/1"
+        assert studio.list().locator(".card-new").count() == 1
+        studio.list().locator(".card-open").first.click()
+        studio.one(".sheet .why").wait_for()
+        assert "New since training, placed by its attributes" in studio.one(".sheet").inner_text()
+
+
+def test_the_limit_of_rules_stays_legible_on_any_screen(visit, shop_site):
+    studio = visit(shop_site, "?user=test-0")
+    studio.one(".rules > summary").click()
+    studio.one(".rule-example").first.wait_for()
+    for width in (390, 900, 1280):
+        studio.page.set_viewport_size({"width": width, "height": 800})
+        widths = studio.one(".rule .field").evaluate_all("(fields) => fields.map((field) => field.offsetWidth)")
+        assert min(widths) > 50, (width, widths)
+        assert studio.one(".rule-most select").bounding_box()["width"] > 80, width
