@@ -17,8 +17,6 @@ from macrid.recipe import Recipe
 from macrid.tuning import search
 from tests.tuning.conftest import Here
 
-pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
-
 
 @pytest.fixture(scope="module")
 def data(shop_split, tmp_path_factory):

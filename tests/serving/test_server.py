@@ -36,12 +36,10 @@ class Server:
 
     def ask(self, method, path, body=None):
         self.requests += 1
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, content
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+            with connection.getresponse() as answer:
+                return answer.status, answer.read()
 
     def served_now(self):
         return json.loads(self.ask("GET", "/readyz")[1])["run"]

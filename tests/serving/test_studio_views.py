@@ -81,7 +81,7 @@ def ready(site, path):
     """The result of a background computation, once ready."""
     begin = time.monotonic()
     while (result := site.get(path))["state"] == "computing":
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 200  # it has a low priority
         time.sleep(0.2)
     return result
 

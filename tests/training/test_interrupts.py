@@ -9,7 +9,7 @@ import macrid
 from macrid.data.shop import generate
 from macrid.training.interrupts import no_lost_interrupts
 
-pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Thing:

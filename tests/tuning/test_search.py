@@ -19,8 +19,6 @@ from macrid.tuning import study as studies
 from macrid.tuning import tune
 from macrid.tuning.search import Search, Trained, train
 
-pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
-
 EASE = {"model": "ease", "jobs": 2, "name": "s"}
 SMALL = {"dim": 8, "hidden_layers": 0, "concepts": 2, "clip": 1.0}
 

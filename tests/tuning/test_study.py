@@ -24,8 +24,6 @@ from macrid.tuning.study import (
     running,
 )
 
-pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
-
 ABOUT = {"model": "ease", "data": "d1", "space": {"x": [0, 1]}, "fixed": {}, "training": {"seed": 0, "epochs": 5}}
 FIRST = {"x": 0.5}
 

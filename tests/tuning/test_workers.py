@@ -12,8 +12,6 @@ import pytest
 from macrid.errors import SettingsError, TrainingError
 from macrid.tuning.workers import Workers, result_of, run_all
 
-pytestmark = pytest.mark.alone  # signals, and processes that wait for each other
-
 ERRORS = {"settings": SettingsError("dim is 0"), "unexpected": KeyError("x")}
 
 
