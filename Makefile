@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
+JOBS ?= 3
 COVERAGE ?=
 MEASURE := $(if $(COVERAGE),--cov --cov-report=)
 NODE := $(shell command -v npm >/dev/null && command -v node)

@@ -362,6 +362,13 @@ def test_importing_macrid_and_asking_for_help_do_not_load_torch():
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+def test_a_command_starts_without_what_only_reports_and_tables_need():
+    slow = ("matplotlib", "optuna", "pandas", "polars", "scipy.optimize", "scipy.stats", "sklearn")
+    code = f"import sys, macrid.workflow, macrid.control; sys.exit(' '.join({{*{slow}}} & {{*sys.modules}}))"
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_resuming_into_a_folder_of_something_else_deletes_nothing(invoke, prepared, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.txt").write_text("years of work")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import polars as pl
 import pytest
@@ -44,7 +45,7 @@ def test_preparing_says_what_a_model_would_not_learn_and_that_ratings_were_ignor
     assert code == 0, err
     lost = len(Interactions.read(events).items) - len(store.read(tmp_path / "data").items)
     assert f"another {lost} items" in out
-    assert f"macrid train {tmp_path / 'data'} --out RUN --final" in out
+    assert f"macrid train {shlex.quote(str(tmp_path / 'data'))} --out RUN --final" in out
     assert "ratings in column 'rating' were ignored" in err
     assert "--min-rating 4" in err
     code, _, err = invoke("data", "prepare", events, "--min-rating", 2, "--out", tmp_path / "rated")
@@ -113,7 +114,7 @@ def test_data_of_which_nobody_is_held_out_becomes_a_run(invoke, events, tmp_path
     code, out, _ = invoke("data", "prepare", events, "--heldout", 0, "--out", data)
     assert code == 0
     assert "nobody held out" in out
-    assert f"macrid train {data} --out RUN --epochs N" in out
+    assert f"macrid train {shlex.quote(str(data))} --out RUN --epochs N" in out
     code, _, err = invoke("train", data, "--out", run, *QUICK[:4])
     assert code == 1
     assert "--epochs" in err

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, rankdata
+from scipy.special import ndtr
 
 from macrid.concepts.evidence import FEWEST_MEMBERS, LARGEST_P, LEAST_CORRELATION, SHUFFLES, columns_by_pattern
 from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
@@ -269,6 +269,8 @@ def _centred_by_fold(vectors: np.ndarray, fold: np.ndarray) -> np.ndarray:
 
 def _strengths(held_out: np.ndarray, scores: np.ndarray, directions: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Rank correlation of scores with their predictions, each from directions fitted without its fold: (columns,)."""
+    from scipy.stats import rankdata
+
     predictions, strengths = np.empty(scores.shape), np.zeros(scores.shape[1])
     for number in range(FOLDS):
         predictions[fold == number] = held_out[fold == number] @ directions[number].T
@@ -293,7 +295,7 @@ def _spread(
 
 def _p_value(strength: float, spread: float, attributes: int) -> float:
     """How often the best of so many shuffled attributes is as strong; no smaller than shuffles can show."""
-    return max(float(-np.expm1(attributes * np.log1p(-norm.sf(strength / spread)))), 1 / (1 + SHUFFLES))
+    return max(float(-np.expm1(attributes * np.log1p(-ndtr(-strength / spread)))), 1 / (1 + SHUFFLES))
 
 
 def _orthonormal(rows: np.ndarray) -> np.ndarray:

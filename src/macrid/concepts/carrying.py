@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 
 from macrid.concepts.axes import concept_axes
 from macrid.concepts.claims import checked, number_format, value_columns
@@ -184,6 +183,8 @@ def aligned(
 
     common: vectors of items before and after, (items, dim) each. A fitted axis keeps its sign, which has a meaning.
     """
+    from scipy.optimize import linear_sum_assignment
+
     before, now = (points - points.mean(axis=0) if len(points) else points for points in common)
     x, y = before @ earlier.T, now @ axes.T
     lengths = np.sqrt(np.outer(np.square(x).sum(axis=0), np.square(y).sum(axis=0)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, rankdata
+from scipy.special import ndtri
 
 from macrid.concepts.meaning import Axes
 from macrid.concepts.space import Space, draw
@@ -214,7 +214,7 @@ def _concept_evidence(space: Space, axes: Axes | None, k: int, columns: Sequence
     fits = {fit.attribute: fit.strength for fit in (() if axes is None else axes.fits) if fit.concept == k}
     known = np.array([np.isfinite(column.values[space.members(k)]).sum() for column in usable])
     known = known.clip(max=MOST_CORRELATED_ITEMS)
-    by_chance = norm.isf(0.025 / space.dim) / np.sqrt(np.maximum(known - 1, 1))  # the best of so many dimensions
+    by_chance = -ndtri(0.025 / space.dim) / np.sqrt(np.maximum(known - 1, 1))  # the best of so many dimensions
     best = np.abs(rho).max(axis=1)
     strongest = np.sqrt(np.maximum(best**2 - by_chance**2, 0)).tolist()
     return float(np.mean([fits.get(column.name, value) for column, value in zip(usable, strongest, strict=True)]))
@@ -251,6 +251,8 @@ def _patterns(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _ranks(numbers: np.ndarray) -> np.ndarray:
     """Ranks in each column, with mean 0 and length 1; 0 in a constant column: (n, columns)."""
+    from scipy.stats import rankdata
+
     ranks = rankdata(numbers, axis=0)
     ranks -= ranks.mean(axis=0)
     lengths = np.sqrt(np.square(ranks).sum(axis=0))

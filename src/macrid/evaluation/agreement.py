@@ -11,9 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 from scipy.special import entr
-from scipy.stats import rankdata
 
 from macrid.data.attributes import Attribute
 from macrid.errors import DataError
@@ -50,6 +48,8 @@ def purity(first: Groups, second: Groups) -> float:
 
 def match(first: Groups, second: Groups) -> dict[Any, Any]:
     """Each concept's label under the one-to-one matching that gets most items right; None for unmatched concepts."""
+    from scipy.optimize import linear_sum_assignment
+
     concepts, labels = _names(first), _names(second)
     rows, columns = linear_sum_assignment(_crossing(first, second).toarray(), maximize=True)
     column_of = dict(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -58,6 +58,8 @@ def match(first: Groups, second: Groups) -> dict[Any, Any]:
 
 def matched_accuracy(first: Groups, second: Groups) -> float:
     """Share of items whose concept is matched to their label, under the best one-to-one matching."""
+    from scipy.optimize import linear_sum_assignment
+
     joint = _crossing(first, second).toarray()
     return float(joint[linear_sum_assignment(joint, maximize=True)].sum() / joint.sum())
 
@@ -139,6 +141,8 @@ def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
 
 def scores_of(values: np.ndarray) -> np.ndarray:
     """(items,) ranks with mean 0 and variance 1; NaN stays NaN."""
+    from scipy.stats import rankdata
+
     known = np.isfinite(values)
     scores = np.full(len(values), np.nan)
     if not known.any():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from macrid import markup
 from macrid.data.split import HeldOut
@@ -192,7 +192,7 @@ def _interval(values: np.ndarray) -> tuple[float, float, float, float]:
     if len(values) < 2:
         return float(values.mean()) if len(values) else unknown, unknown, unknown, unknown
     mean, se = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    reach = float(student.ppf((1 + LEVEL) / 2, len(values) - 1)) * se
+    reach = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2)) * se
     return mean, se, mean - reach, mean + reach
 
 

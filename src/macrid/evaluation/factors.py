@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import entr
-from scipy.stats import rankdata
 
 from macrid.data.attributes import MOST_DISTINCT, quantile_bins
 from macrid.errors import DataError, RequestError
@@ -62,6 +61,8 @@ def dci(
 
 def _forest(vectors: np.ndarray, values: np.ndarray, seed: int, folds: int, trees: int) -> tuple[np.ndarray, float]:
     """The dimensions' importance (dims,), and the score on held-out items."""
+    from scipy.stats import rankdata
+
     try:
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
         from sklearn.model_selection import KFold

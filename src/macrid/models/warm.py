@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from macrid.data.attributes import POPULARITY, Catalogue, columns_of
@@ -235,6 +234,8 @@ def old_numbers(joint: np.ndarray) -> np.ndarray:
 
     joint: `crossing` of the new concepts and the old ones. Concepts without a counterpart get the numbers left over.
     """
+    from scipy.optimize import linear_sum_assignment
+
     concepts = len(joint)
     numbers = np.full(concepts, -1)
     as_they_are = 1e-9 * max(1.0, float(joint.max(initial=0))) * np.eye(*joint.shape)  # where it makes no difference

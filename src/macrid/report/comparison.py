@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 from scipy.special import entr
 
 from macrid.concepts.names import ConceptName, label
@@ -64,6 +63,8 @@ def items(pair: Pair) -> dict[str, int]:
 
 def concepts(pair: Pair) -> dict[str, Any]:
     """Concepts of both, matched by their items, with names and sizes, and what moved."""
+    from scipy.optimize import linear_sum_assignment
+
     both = pair.spaces()
     assert both is not None
     first, second = both

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.stats import rankdata
 
 from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction
@@ -367,6 +366,8 @@ def _mean(values: np.ndarray) -> float:
 
 def _correlation(values: np.ndarray) -> np.ndarray:
     """(users,) rank correlation of each row (users, positions) with its positions; 0 if constant, NaN if unknown."""
+    from scipy.stats import rankdata
+
     ranks = rankdata(values, axis=1, nan_policy="propagate")
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     steps = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.stats import norm, rankdata
+from scipy.special import ndtri
 
 from macrid.concepts.axes import concept_axes
 from macrid.concepts.effects import strongest_first
@@ -335,6 +335,8 @@ def _correlations(
     vectors: np.ndarray, measured: Mapping[str, np.ndarray], tests: int
 ) -> list[tuple[str | None, float | None]]:
     """Each dimension's factor with the largest rank correlation, if beyond chance for this many tests."""
+    from scipy.stats import rankdata
+
     best: list[tuple[str | None, float | None]] = [(None, None)] * vectors.shape[1]
     for name, values in measured.items():
         known = np.isfinite(values)
@@ -344,7 +346,7 @@ def _correlations(
         ranks -= ranks.mean(axis=0)
         lengths = np.sqrt(np.square(ranks).sum(axis=0))
         correlations = (ranks[:, 1:].T @ ranks[:, 0]) / np.maximum(lengths[1:] * lengths[0], 1e-12)
-        chance = norm.isf(0.005 / tests) / np.sqrt(known.sum() - 1)
+        chance = -ndtri(0.005 / tests) / np.sqrt(known.sum() - 1)
         for j, value in enumerate(correlations.tolist()):
             if abs(value) > max(chance, abs(best[j][1] or 0)):
                 best[j] = (name, value)

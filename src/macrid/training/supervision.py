@@ -16,7 +16,6 @@ import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from scipy.special import softmax
-from scipy.stats import rankdata
 from torch import Tensor
 
 from macrid.data.interactions import binary_csr
@@ -325,6 +324,8 @@ def _predict(vectors: np.ndarray, is_labelled: np.ndarray, known: np.ndarray) ->
 
 def rank_scores(values: np.ndarray) -> np.ndarray:
     """Ranks from −1 to 1, ties averaged: (n,)."""
+    from scipy.stats import rankdata
+
     return 2 * (rankdata(values) - 1) / max(1, len(values) - 1) - 1
 
 
