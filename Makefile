@@ -26,7 +26,7 @@ demo: install
 	$(BIN)/macrid demo $(ARGS)
 
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(MEASURE) $(ARGS) || [ $$? -eq 5 ]
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(MEASURE) $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -m alone $(if $(COVERAGE),$(MEASURE) --cov-append) $(ARGS) || [ $$? -eq 5 ]
 	$(if $(COVERAGE),$(BIN)/coverage report --fail-under=90)
 ifdef NODE

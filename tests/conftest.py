@@ -25,6 +25,16 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 
 
+LONG = {"test_day.py", "test_search.py", "test_workflow.py", "test_benchmarks.py", "test_studio_views.py", "test_loop.py"}
+"""Files that take half a minute or more."""
+
+
+@pytest.hookimpl(trylast=True)  # after the order was shuffled
+def pytest_collection_modifyitems(items):
+    """Long files first, so that no process is left with one at the end."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture
 def by_kernels(monkeypatch):
     """Ops in single precision use kernels on a CPU, too."""

@@ -115,7 +115,8 @@ def directions_towards(space: Space, attribute: str, concept: int | None = None)
 def _towards(space: Space, attribute: str) -> list[Direction]:
     """The attribute's own direction in each concept: its axis, if it has one, lacks what axes before it have taken."""
     model, directions = space.model, []
-    column = named_column(model, attribute)
+    known = {column.name: column for column in space.columns}
+    column = known[attribute] if attribute in known else named_column(model, attribute)
     users = None if model.sample is None else (space.components(model.sample), space.confidence(model.sample))
     for k in range(space.concepts):
         items, random = space.members(k), np.random.default_rng(k)
