@@ -25,7 +25,7 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 
 
-LONG = {"test_day.py", "test_search.py", "test_workflow.py", "test_benchmarks.py", "test_studio_views.py", "test_loop.py"}
+LONG = {f"test_{name}.py" for name in ("day", "search", "workflow", "benchmarks", "studio_views", "loop")}
 """Files that take half a minute or more."""
 
 
