@@ -7,7 +7,8 @@
 2 % fewer: yesterday's run is trained on everything, today 2 % of the events are gone.
 10 % more: yesterday's run lacks 10 % of the events and 7 % of the items, which are there today.
 Held-out users are the same on both days. Each training is all of `macrid train`, in one process; the first training of
-the process is not timed. Every line of benchmarks/results/retraining.jsonl is one change of one data set with one seed.
+the process is not timed. Every line of benchmarks/results/retraining-cuda.jsonl (or -cpu) is one change of one data set
+with one seed.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from macrid.data.interactions import Interactions
 from macrid.data.split import HeldOut, Split
 from macrid.evaluation.agreement import ari
 from macrid.evaluation.ranking import evaluate
+from macrid.models.devices import choose_device
 from macrid.models.macridvae import MacridVAE
 from macrid.report import comparison
 from macrid.report.comparison import Pair
 
-RESULTS = Path(__file__).parent / "results" / "retraining.jsonl"
 DATA = ("ml-1m", "alishop-7c-4k", "shop")
 CHANGES = {"2 % fewer": (0.02, 0.0), "10 % more": (0.10, 0.07)}
 """The share of events that one day lacks, and the share of items."""
@@ -153,10 +154,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--quick", action="store_true", help="one seed, the shop only")
     parser.add_argument("--tables", action="store_true", help="only rewrite docs/retraining.md")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="instead of the results that docs/retraining.md shows")
     options = parser.parse_args()
     from benchmarks import retraining_report
 
+    out = options.out or retraining_report.RESULTS[choose_device(options.device).type]
     if not options.tables:
         data, seeds = (["shop"], 1) if options.quick else (options.data, options.seeds)
         rows = []
@@ -169,11 +171,11 @@ def main() -> None:
                     for row in measure(name, split, seed, options.device, Path(place)):
                         rows.append(row)
                         print(retraining_report.line(row), flush=True)
-                        options.out.parent.mkdir(parents=True, exist_ok=True)
-                        options.out.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+                        out.parent.mkdir(parents=True, exist_ok=True)
+                        out.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
         print()
         print(retraining_report.table(rows))
-    if options.out == RESULTS and RESULTS.exists():
+    if options.out is None:
         retraining_report.write()
 
 

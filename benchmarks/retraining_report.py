@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-RESULT = Path(__file__).parent / "results" / "retraining.jsonl"
+RESULTS = {kind: Path(__file__).parent / "results" / f"retraining-{kind}.jsonl" for kind in ("cuda", "cpu")}
 FILE = Path(__file__).parents[1] / "docs" / "retraining.md"
 HEAD = ("", "", "ARI", "numbers", "names", "named dimensions", "NDCG@100", "epochs", "seconds", "time")
 
@@ -22,11 +22,12 @@ def write(file: Path = FILE) -> None:
 
 def filled(text: str) -> str:
     """The text with every part between `<!-- NAME -->` and `<!-- end -->` rewritten, if there are results for it."""
-    if not RESULT.exists():
-        return text
-    made = table([json.loads(each) for each in RESULT.read_text(encoding="utf-8").splitlines()])
-    pattern = r"(<!-- retraining -->\n).*?(<!-- end -->)"
-    return re.sub(pattern, lambda found: f"{found[1]}{made}\n{found[2]}", text, flags=re.DOTALL)
+    for kind, file in RESULTS.items():
+        if file.exists():
+            made = table([json.loads(each) for each in file.read_text(encoding="utf-8").splitlines()])
+            pattern = rf"(<!-- {kind} -->\n).*?(<!-- end -->)"
+            text = re.sub(pattern, rf"\g<1>{made}\n\g<2>", text, flags=re.DOTALL)
+    return text
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -68,39 +68,3 @@ def test_what_public_functions_return_is_public():
             returned |= {word for word, kind in kinds.items() if getattr(kind, "__module__", "").startswith("macrid")}
     assert {"Steered", "Recommendations", "Evaluation", "Traversal", "Encoding"} <= returned
     assert returned - {*macrid.__all__} == internal
-
-
-CODE = """
-from typing import assert_type
-import macrid
-from macrid import EASE, MacridVAE, MultDAE, MultVAE, Popularity, Split
-def check(split: Split) -> None:
-    assert_type(MacridVAE(concepts="auto", dim=8, start="svd").fit(split.train, learning_rate=0.1), MacridVAE)
-    assert_type(EASE(regularisation=3.0).fit(split.train, validation=split.validation, device="cpu"), EASE)
-    MacridVAE(konzepte=3)  # error
-    MacridVAE(concepts="many")  # error
-    MultVAE(dim=3, beta=0.1)
-    MultVAE(concepts=3)  # error
-    MultDAE(beta=0.1)  # error
-    EASE(dim=3)  # error
-    Popularity(dim=3)  # error
-    Popularity().fit(split.train, epochs=1)
-    MacridVAE().fit(split.train, labels={}, on_epoch=print, learning_rte=0.1)  # error
-    MultVAE().fit(split.train, precision="fp64")  # error
-    EASE().fit(split.train, labels={})  # error
-    macrid.Nonsense  # error
-    assert_type(macrid.evaluate(EASE(), split.test), macrid.Evaluation)
-    assert_type(macrid.steer(MacridVAE(), [1], concept=0, dimension=0, to=0.1), macrid.Steered)
-"""
-
-
-def test_a_type_checker_refuses_wrong_keywords_and_names(tmp_path):
-    api = pytest.importorskip("mypy.api")
-    (tmp_path / "code.py").write_text(CODE)
-    (tmp_path / "mypy.ini").write_text(
-        "[mypy]\npython_version = 3.11\ncache_dir = /dev/null\nfollow_imports = silent\n"
-        "[mypy-torch.*,numpy.*,scipy.*,pyarrow.*,pydantic.*,pydantic_core.*,safetensors.*]\nfollow_imports = skip\n"
-    )  # what is skipped is not needed to know these signatures, and takes a minute to read
-    out, err, _ = api.run(["--strict", "--config-file", str(tmp_path / "mypy.ini"), str(tmp_path / "code.py")])
-    found = {int(line) for line in re.findall(r"code\.py:(\d+): error", out)}
-    assert found == {at for at, line in enumerate(CODE.split("\n"), start=1) if "# error" in line}, out + err
