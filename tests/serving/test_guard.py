@@ -245,6 +245,17 @@ def test_an_internal_error_is_counted_and_has_security_headers(client_of, popula
     assert 'macrid_requests_total{method="GET",route="/v1/model",status="500"} 1.0' in client.get("/metrics").text
 
 
+def test_counts_that_cannot_be_kept_are_no_error(client_of, popularity_run, monkeypatch):
+    from starlette.testclient import TestClient
+
+    def fail(*_):
+        raise FileNotFoundError(2, "No such file or directory", "counter_1.db")  # its folder was cleaned up
+
+    app = client_of(popularity_run).app
+    monkeypatch.setattr(app.state.service.metrics.requests, "labels", fail)
+    assert ok(TestClient(app, base_url="http://127.0.0.1").get("/v1/model"))["items"] == 160
+
+
 def test_only_long_responses_are_compressed(client):
     long = client.get("/v1/model", headers={"accept-encoding": "gzip"})
     assert long.headers["content-encoding"] == "gzip"

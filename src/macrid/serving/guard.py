@@ -127,10 +127,11 @@ class _Exchange:
                 await self._refuse(self.refusal)
             route = getattr(self.scope.get("route"), "path", "/static" if self.path.startswith("/static/") else "other")
             method = self.scope["method"] if self.scope["method"] in (*METHODS, "OPTIONS") else "other"
-            metrics.in_flight.dec()
-            metrics.requests.labels(method, route, self.status).inc()
-            metrics.seconds.labels(route).observe(time.perf_counter() - began)
             guard.service.answered += 1
+            with suppress(OSError):  # the folder of shared counts has gone: lose counts, not responses
+                metrics.in_flight.dec()
+                metrics.requests.labels(method, route, self.status).inc()
+                metrics.seconds.labels(route).observe(time.perf_counter() - began)
 
     async def _respond(self) -> None:
         async with asyncio.timeout(self.guard.settings.timeout) as self._deadline:
