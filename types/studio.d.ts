@@ -43,7 +43,7 @@ export interface Move {
   concept_name?: string;
 }
 
-export type View = "picks" | "walk" | "map" | "report";
+export type View = "picks" | "walk" | "customers" | "compare" | "map" | "report";
 export type ListKind = "overall" | "concepts" | "shelves" | "concept";
 
 /** What a person has chosen; the address of the page holds all of it. */

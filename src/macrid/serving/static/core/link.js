@@ -4,7 +4,7 @@
 /** @import { ListKind, Move, Rules, State, View } from "#types" */
 
 /** @type {View[]} */
-export const VIEWS = ["picks", "walk", "map", "report"];
+export const VIEWS = ["picks", "walk", "customers", "compare", "map", "report"];
 /** @type {ListKind[]} */
 const LISTS = ["overall", "concepts", "shelves", "concept"];
 
