@@ -98,12 +98,12 @@ function absolute({ live }, { concept, dimension, to, by, share, towards, amount
 }
 
 /**
- * "more comedy, less drama, newer" in the words of these items.
+ * "newer, more comedy" in the words of these items.
  * @param {GeneralEffect[]} effects
  */
 function example(effects) {
   const values = effects.flatMap(({ value }) => (value === null ? [] : [anything(value).toLowerCase()]));
   const number = effects.find(({ more }) => more !== "more");
-  const parts = [values[0] && `more ${values[0]}`, values[1] && `less ${values[1]}`, number?.more].filter(Boolean);
+  const parts = [number?.more, values[0] && `more ${values[0]}`].filter(Boolean);
   return parts.join(", ") || "more popular";
 }

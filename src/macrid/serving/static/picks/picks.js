@@ -69,9 +69,7 @@ export function create(app, root) {
     lists.name("concept", `Only ${app.label(concept ?? firstConcept()) ?? "one"}`);
     const hasMoves = moves.length > 0;
     if (!hasMoves && compared !== "now") compare("now");
-    views.element.classList.toggle("is-idle", !hasMoves);
-    views.element.inert = !hasMoves;
-    views.element.hidden = !live.who;
+    views.element.hidden = !live.who || !hasMoves;
     views.select(compared);
   }
 

@@ -51,7 +51,8 @@ export async function start(app) {
     target?.classList.remove("is-toured");
     target = document.getElementById(STEPS[to].at);
     target?.classList.add("is-toured");
-    target?.scrollIntoView({ block: "nearest" });
+    const { top = 0, bottom = 0 } = target?.getBoundingClientRect() ?? {};
+    if (top > innerHeight * 0.6 || bottom < innerHeight * 0.3) target?.scrollIntoView({ block: "start" });
     title.textContent = STEPS[to].title;
     text.textContent = STEPS[to].text;
     next.textContent = to + 1 < STEPS.length ? "Next" : "Start";
