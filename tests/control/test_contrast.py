@@ -28,7 +28,7 @@ def test_numbers_are_means_and_values_are_counts():
 
 def test_what_was_moved_comes_first_however_little_it_moved():
     assert differences([0, 1], [1, 2])[0].name == "year"
-    assert [entry.name for entry in differences([0, 1, 4], [0, 1, 2], first={"genres: Comedy"})][0] == "genres: Comedy"
+    assert differences([0, 1, 4], [0, 1, 2], first={"genres: Comedy"})[0].name == "genres: Comedy"
     assert differences([0, 1, 4], [0, 1, 4], first={"year"}) == []
 
 

@@ -37,7 +37,9 @@ class Contrast:
     def __init__(self, columns: Sequence[Column]) -> None:
         items = len(columns[0].values) if columns else 0
         self._columns = columns[: MOST_NUMBERS // max(items, 1)]
-        self._values = np.array([column.values for column in self._columns], dtype=np.float32).reshape(-1, items)
+        self._values = np.array([column.values for column in self._columns], dtype=np.float32).reshape(
+            len(self._columns), items
+        )
         self._spread = np.array([_spread(column) for column in self._columns])
 
     def differences(
