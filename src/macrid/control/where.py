@@ -11,8 +11,8 @@
     value       = a number, true, false, or text within quotes; a quote is doubled within a text
 
 A name is a column of the items table, `id`, `popularity`, or `new`: whether an item came after training. An item with
-several values (genres) equals each of them. Dates are text, such as '2026-01-31'. `contains` ignores case. An item whose
-value is missing meets no comparison, nor its negation, only `is missing`.
+several values (genres) equals each of them. Dates are text, such as '2026-01-31'. `contains` ignores case. An item
+whose value is missing meets no comparison, nor its negation, only `is missing`.
 """
 
 from __future__ import annotations
