@@ -38,7 +38,9 @@ FOCUSED = """() => {
   const node = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(node);
   const isSeen = node.matches(".slider, #knobs") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
-  const kinds = { card: ".card-open", slider: ".towards-row .slider", knob: ".knob .slider", share: ".part", tab: "[role=tab]" };
+  const kinds = {
+    card: ".card-open", slider: ".towards-row .slider", knob: ".knob .slider", share: ".part", tab: "[role=tab]",
+  };
   const kind = Object.keys(kinds).find((name) => node.matches(kinds[name])) ?? node.ariaLabel ?? node.tagName;
   return { kind, isSeen };
 }"""
