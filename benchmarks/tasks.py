@@ -61,11 +61,12 @@ class Person:
         self.page.mouse.move(box["x"] + 11 + part * width, y, steps=8)
         self._waiting(self.page.mouse.up)
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, until: str) -> None:
+        """until: a selector of what shows that it was read."""
         self.keys += len(text) + 1
         self.seconds += THINK + HAND + KEY * (len(text) + 1)
         self.page.keyboard.type(text)
-        self._waiting(lambda: self.page.keyboard.press("Enter"))
+        self._waiting(lambda: (self.page.keyboard.press("Enter"), self.page.wait_for_selector(until)))
 
     def read(self, text: str) -> None:
         self.seconds += READ * len(text.split())
@@ -107,7 +108,7 @@ def second_edition(page: Any) -> Iterator[tuple[Person, str]]:
     yield person, f"the first line of the page: {line.splitlines()[0]}"
     person = Person(page)
     person.click(page.locator("#wishes"))
-    person.write("older, funnier")
+    person.write("older, funnier", until=".wish")
     yield person, page.locator("#wishes-read").inner_text().replace("\n", "; ").removesuffix("; Undo")
     yield _take_away(page), ""
     person = Person(page)
@@ -137,9 +138,10 @@ def _copy(page: Any) -> Person:
     colleague = page.context.browser.new_context(viewport={"width": 1280, "height": 800})
     other = colleague.new_page()
     other.goto(page.url)
-    other.wait_for_selector(".lists .card")
-    other.wait_for_timeout(1_500)
-    assert _shown(other) == _shown(page), "the link shows another list"
+    until = time.monotonic() + 15
+    while _shown(other) != _shown(page):
+        assert time.monotonic() < until, "the link shows another list"
+        other.wait_for_timeout(100)
     colleague.close()
     return person
 

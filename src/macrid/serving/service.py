@@ -203,11 +203,12 @@ class Service:
                 spare_the_collector()
 
     def _take(self, hosted: Hosted) -> None:
-        """Report its size, and prepare the card and the search index before the first request."""
+        """Report its size, and prepare the card, the search index and the vocabulary before the first request."""
         self.metrics.items.set(len(hosted.model.items))
         self.metrics.users.set(len(hosted.users))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
+        self._slow.submit(hosted.words)
 
     def beside(self, name: str) -> Path:
         """A run in the same folder as the current one."""
