@@ -24,6 +24,11 @@ export interface components {
             notes: string[];
             total: number;
         };
+        AnsweredBy: {
+            run: string;
+            run_id: string;
+            concepts: string[];
+        };
         Attribute: {
             name: string;
             /** @enum {string} */
@@ -44,6 +49,13 @@ export interface components {
         Boost: {
             where: string;
             amount: number;
+        };
+        CarriedOver: {
+            /** @enum {string} */
+            kind: "move" | "rule";
+            what: string;
+            kept: boolean;
+            warning: string;
         };
         Change: {
             id: string;
@@ -77,6 +89,27 @@ export interface components {
         };
         ConceptRename: {
             name: string;
+        };
+        Contrast: {
+            name: string;
+            attribute: string;
+            value: string | null;
+            /** @enum {string} */
+            kind: "number" | "date" | "share";
+            left: number;
+            right: number;
+            left_known: number;
+            right_known: number;
+            strength: number;
+            left_is: string | null;
+        };
+        ContrastRequest: {
+            left: (string | number)[];
+            right: (string | number)[];
+        };
+        Contrasts: {
+            both: number;
+            attributes: components["schemas"]["Contrast"][];
         };
         Correlation: {
             attribute: string;
@@ -241,7 +274,7 @@ export interface components {
             attributes: components["schemas"]["ItemAttribute"][];
         };
         ItemList: {
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["LookedUp"][];
             unknown: string[];
         };
         ItemPage: {
@@ -255,6 +288,8 @@ export interface components {
         };
         ItemsRequest: {
             ids: (string | number)[];
+            /** @default false */
+            attributes?: boolean;
         };
         JsonValue: unknown;
         Limits: {
@@ -263,6 +298,20 @@ export interface components {
             batch: number;
             moves: number;
             body: number;
+        };
+        LookedUp: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            attributes?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         Map: {
             /** @enum {string} */
@@ -449,6 +498,7 @@ export interface components {
             explain?: boolean;
             /** @default false */
             before?: boolean;
+            beside?: string | null;
         };
         Recommended: {
             unknown: string[];
@@ -463,6 +513,9 @@ export interface components {
             fallback?: boolean;
             shelves?: components["schemas"]["Shelf"][] | null;
             diversity?: components["schemas"]["DiversityCost"] | null;
+            carried?: components["schemas"]["CarriedOver"][] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            answered_by?: components["schemas"]["AnsweredBy"] | null;
             error?: string | null;
             /** @default [] */
             warnings?: string[];
@@ -507,6 +560,18 @@ export interface components {
             diversity_by?: string[] | null;
             shelves?: boolean | number | null;
             strict?: boolean | null;
+        };
+        RunBeside: {
+            name: string;
+            run_id: string;
+            model: string;
+            items: number;
+            trained: string;
+            accuracy: number | null;
+            is_current: boolean;
+        };
+        RunsBeside: {
+            runs: components["schemas"]["RunBeside"][];
         };
         Scored: {
             id: string;

@@ -25,15 +25,26 @@ def test_means_and_shares_are_those_of_the_items_whose_value_is_known():
     assert set(found) == {"year", "genres: Comedy"}
     year, comedy = found["year"], found["genres: Comedy"]
     assert (year.left, year.right, year.left_known, year.right_known) == (1960, 2000, 3, 3)
-    assert (year.kind, year.value) == ("number", None)
+    assert (year.kind, year.value, year.left_is) == ("number", None, "older")
     assert (comedy.left, comedy.right, comedy.left_known) == (0.75, 0, 4)
-    assert (comedy.kind, comedy.attribute, comedy.value) == ("share", "genres", "Comedy")
+    assert (comedy.kind, comedy.attribute, comedy.value, comedy.left_is) == ("share", "genres", "Comedy", None)
 
 
 def test_the_strength_is_the_difference_in_standard_errors():
     (year,) = contrasts([YEAR], LEFT, RIGHT)
     both = [1950, 1960, 1970, 1990, 2000, 2010]
     assert year.strength == pytest.approx(40 / (np.std(both) * np.sqrt(1 / 3 + 1 / 3)))
+
+
+def test_numbers_have_words_where_english_has_them():
+    names = ["Release date", "list_price", "popularity", "rating", "heel"]
+    columns = [column(name, [9, 9, 9, 1, 1, 1]) for name in names]
+    one, other = (contrasts(columns, *lists) for lists in ([[0, 1, 2], [3, 4, 5]], [[3, 4, 5], [0, 1, 2]]))
+    words = {name: ({e.name: e.left_is for e in one}[name], {e.name: e.left_is for e in other}[name]) for name in names}
+    assert words == {
+        "Release date": ("newer", "older"), "list_price": ("pricier", "cheaper"), "heel": (None, None),
+        "popularity": ("more popular", "more niche"), "rating": ("better", "worse"),
+    }  # fmt: skip
 
 
 def test_equal_and_empty_lists_differ_in_nothing():

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from macrid.control.thesaurus import SCALES
+from macrid.control.vocabulary import key_of
 from macrid.data.attributes import Column
 
 LEAST = 0.8  # standard errors
@@ -31,6 +33,8 @@ class Contrast:
     right_known: int
     strength: float
     """The difference in standard errors, as if the lists were drawn at random from both together."""
+    left_is: str | None = None
+    """What the left list is, against the right one, such as "older"; None where there is no word for it."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,4 +58,16 @@ def _contrast(column: Column, left: np.ndarray, right: np.ndarray) -> Contrast |
     means = float(left.mean()), float(right.mean())
     strength = abs(means[0] - means[1]) / (spread * float(np.sqrt(1 / len(left) + 1 / len(right))))
     kind: Literal["number", "share"] = "number" if column.value is None else "share"
-    return Contrast(column.name, column.attribute, column.value, kind, *means, len(left), len(right), strength)
+    known, word = (len(left), len(right)), _word(column, means[0] > means[1])
+    return Contrast(column.name, column.attribute, column.value, kind, *means, *known, strength, word)
+
+
+def _word(column: Column, is_more: bool) -> str | None:
+    """A comparative for more, or less, of a number."""
+    if column.value is not None:
+        return None
+    scale = next((scale for scale in SCALES if key_of(column.attribute) in scale.columns), None)
+    if scale is None:
+        return None
+    word = (scale.more if is_more else scale.less)[0]
+    return word if word.endswith("er") or word == "worse" else f"more {word}"

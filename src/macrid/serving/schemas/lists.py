@@ -197,6 +197,8 @@ class Contrast(Wire):
     right_known: int
     strength: float
     """The difference in standard errors, as if the lists were drawn at random from both together."""
+    left_is: str | None
+    """What the left list is, against the right one, such as "older"; null where there is no word for it."""
 
 
 class Contrasts(Wire):
