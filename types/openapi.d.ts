@@ -392,6 +392,7 @@ export interface components {
             has_concepts: boolean;
             has_titles: boolean;
             has_pictures: boolean;
+            can_edit: boolean;
             can_rename: boolean;
             score_name: string;
             metrics: {

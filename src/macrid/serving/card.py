@@ -53,6 +53,7 @@ class Card:
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
+            "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
             "score_name": model.score_name,
             "metrics": hosted.metrics,

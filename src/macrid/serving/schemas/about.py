@@ -240,6 +240,8 @@ class Model(Wire):
     has_concepts: bool
     has_titles: bool
     has_pictures: bool
+    can_edit: bool
+    """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
     score_name: str
     metrics: dict[str, JsonValue] | None

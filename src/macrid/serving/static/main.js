@@ -166,7 +166,8 @@ function tools() {
   update();
   byId("tools").replaceChildren(
     undo,
-    iconButton("code", "Copy as curl or Python", async () => (await import("./share/share.js")).open(app)),
+    h("button", { type: "button", class: "button", on: { click: async () => (await import("./states/states.js")).open(app) } }, "Saved"),
+    iconButton("code", "Take this list away", async () => (await import("./share/share.js")).open(app)),
     h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
     iconButton("theme", "Light or dark", switchTheme),
   );
