@@ -107,7 +107,7 @@ def test_the_page_works_without_a_mouse(visit, shop_site):
         studio.page.keyboard.press("Tab")
         stops.append(studio.page.evaluate(FOCUSED))
         assert len(stops) < 200
-    buttons = {"Copy as curl or Python", "Known user", "Search items"}
+    buttons = {"Take this list away", "Known user", "Search items"}
     assert {"tab", "card", "knob", "share", *buttons} <= {stop["kind"] for stop in stops}
     assert [stop for stop in stops if not stop["isSeen"]] == []
     knob = studio.one(KNOB).first
@@ -237,7 +237,7 @@ def test_a_model_without_concepts_has_a_list_but_no_knobs(visit, popularity_run,
         first = popular.get_attribute("data-id")
         popular.click()
         studio.shows(site.recommended(history=[first]))
-        studio.button("Copy as curl or Python").click()
+        studio.button("Take this list away").click()
         studio.page.get_by_role("button", name="Python", exact=True).click()
         monkeypatch.chdir(popularity_run.parent)
         exec(studio.one("dialog pre").inner_text(), {})
