@@ -24,6 +24,11 @@ export interface components {
             notes: string[];
             total: number;
         };
+        AnsweredBy: {
+            run: string;
+            run_id: string;
+            concepts: string[];
+        };
         Attribute: {
             name: string;
             /** @enum {string} */
@@ -44,6 +49,13 @@ export interface components {
         Boost: {
             where: string;
             amount: number;
+        };
+        CarriedOver: {
+            /** @enum {string} */
+            kind: "move" | "rule";
+            what: string;
+            kept: boolean;
+            warning: string;
         };
         Change: {
             id: string;
@@ -77,6 +89,27 @@ export interface components {
         };
         ConceptRename: {
             name: string;
+        };
+        Contrast: {
+            name: string;
+            attribute: string;
+            value: string | null;
+            /** @enum {string} */
+            kind: "number" | "date" | "share";
+            left: number;
+            right: number;
+            left_known: number;
+            right_known: number;
+            strength: number;
+            left_is: string | null;
+        };
+        ContrastRequest: {
+            left: (string | number)[];
+            right: (string | number)[];
+        };
+        Contrasts: {
+            both: number;
+            attributes: components["schemas"]["Contrast"][];
         };
         Correlation: {
             attribute: string;
@@ -276,7 +309,7 @@ export interface components {
             attributes: components["schemas"]["ItemAttribute"][];
         };
         ItemList: {
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["LookedUp"][];
             unknown: string[];
         };
         ItemPage: {
@@ -290,6 +323,8 @@ export interface components {
         };
         ItemsRequest: {
             ids: (string | number)[];
+            /** @default false */
+            attributes?: boolean;
         };
         JsonValue: unknown;
         Limits: {
@@ -298,6 +333,21 @@ export interface components {
             batch: number;
             moves: number;
             body: number;
+        };
+        LookedUp: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            attributes?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         Map: {
             /** @enum {string} */
@@ -378,6 +428,7 @@ export interface components {
             has_concepts: boolean;
             has_titles: boolean;
             has_pictures: boolean;
+            can_edit: boolean;
             can_rename: boolean;
             score_name: string;
             metrics: {
@@ -484,6 +535,7 @@ export interface components {
             explain?: boolean;
             /** @default false */
             before?: boolean;
+            beside?: string | null;
         };
         Recommended: {
             unknown: string[];
@@ -499,6 +551,9 @@ export interface components {
             fallback?: boolean;
             shelves?: components["schemas"]["Shelf"][] | null;
             diversity?: components["schemas"]["DiversityCost"] | null;
+            carried?: components["schemas"]["CarriedOver"][] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            answered_by?: components["schemas"]["AnsweredBy"] | null;
             error?: string | null;
             /** @default [] */
             warnings?: string[];
@@ -543,6 +598,18 @@ export interface components {
             diversity_by?: string[] | null;
             shelves?: boolean | number | null;
             strict?: boolean | null;
+        };
+        RunBeside: {
+            name: string;
+            run_id: string;
+            model: string;
+            items: number;
+            trained: string;
+            accuracy: number | null;
+            is_current: boolean;
+        };
+        RunsBeside: {
+            runs: components["schemas"]["RunBeside"][];
         };
         Scored: {
             id: string;

@@ -238,7 +238,7 @@ def test_a_model_without_concepts_has_a_list_but_no_knobs(visit, popularity_run,
         first = popular.get_attribute("data-id")
         popular.click()
         studio.shows(site.recommended(history=[first]))
-        studio.button("Copy as curl or Python").click()
+        studio.button("Take this list away").click()
         studio.page.get_by_role("button", name="Python", exact=True).click()
         monkeypatch.chdir(popularity_run.parent)
         exec(studio.one("dialog pre").inner_text(), {})

@@ -54,6 +54,7 @@ class Card:
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
+            "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
             "score_name": model.score_name,
             "metrics": hosted.metrics,
@@ -152,7 +153,7 @@ class Card:
         columns = {column.name: column for column in self._space().columns}
         column = columns.get(effect.name)  # missing if the items table has changed since it was measured
         attribute, value = (effect.name, None) if column is None else (column.attribute, column.value)
-        less, more = ("less", "more") if value is not None else comparatives(attribute)
+        less, more = (value is None and comparatives(attribute)) or ("less", "more")
         return {**_effect(effect), "attribute": attribute, "value": value, "less": less, "more": more}
 
     def _towards(self) -> list[str]:

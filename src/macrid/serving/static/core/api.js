@@ -56,6 +56,15 @@ export const search = (params, signal) => ask("GET", withQuery("/items", params)
 /** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
 export const items = (ids, signal) => ask("POST", "/items/lookup", { ids }, signal);
 
+/** @param {string[]} ids @returns {Promise<components["schemas"]["ItemList"]>} with what the items table has about each */
+export const itemsInFull = (ids) => ask("POST", "/items/lookup", { ids, attributes: true });
+
+/** @param {string[]} left @param {string[]} right @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["Contrasts"]>} */
+export const contrast = (left, right, signal) => ask("POST", "/contrast", { left, right }, signal);
+
+/** @returns {Promise<components["schemas"]["RunsBeside"]>} refused where edits are off */
+export const runs = () => ask("GET", "/runs");
+
 /** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
 
