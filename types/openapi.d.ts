@@ -241,7 +241,7 @@ export interface components {
             attributes: components["schemas"]["ItemAttribute"][];
         };
         ItemList: {
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["LookedUp"][];
             unknown: string[];
         };
         ItemPage: {
@@ -255,6 +255,8 @@ export interface components {
         };
         ItemsRequest: {
             ids: (string | number)[];
+            /** @default false */
+            attributes?: boolean;
         };
         JsonValue: unknown;
         Limits: {
@@ -263,6 +265,20 @@ export interface components {
             batch: number;
             moves: number;
             body: number;
+        };
+        LookedUp: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            attributes?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         Map: {
             /** @enum {string} */
@@ -296,6 +312,8 @@ export interface components {
             labels: string[];
             /** @default false */
             has_several?: boolean;
+            counts?: number[] | null;
+            all?: number[] | null;
         };
         MeasuredEffect: {
             name: string;
@@ -519,6 +537,45 @@ export interface components {
             placed?: string | null;
             score: number;
             reason?: components["schemas"]["Reason"] | null;
+        };
+        SegmentCustomers: {
+            total: number;
+            at_least: number[];
+            a_tenth: number;
+        };
+        SegmentNumber: {
+            attribute: string;
+            inside: number;
+            outside: number;
+            inside_mean: number;
+            outside_mean: number;
+            inside_text: string;
+            outside_text: string;
+            higher: number;
+            z: number;
+        };
+        SegmentProfile: {
+            items: number;
+            unknown: string[];
+            examples: components["schemas"]["Found"][];
+            more: components["schemas"]["SegmentValue"][];
+            less: components["schemas"]["SegmentValue"][];
+            numbers: components["schemas"]["SegmentNumber"][];
+            customers: components["schemas"]["SegmentCustomers"];
+        };
+        SegmentRequest: {
+            ids: (string | number)[];
+        };
+        SegmentValue: {
+            attribute: string;
+            value: string;
+            concept: number | null;
+            label: string;
+            items: number;
+            inside: number;
+            outside: number;
+            lift: number | null;
+            z: number;
         };
         Share: {
             attribute: string;

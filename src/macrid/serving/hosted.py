@@ -33,6 +33,7 @@ from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
+from macrid.report.profile import Profiler
 from macrid.runs import (
     CACHES,
     EDITABLE,
@@ -139,6 +140,11 @@ class Hosted:
     def attributes(self) -> list[dict[str, Any]]:
         """What rules can be about."""
         return attributes_of(self.model)
+
+    @cached_property
+    def profiler(self) -> Profiler:
+        """Tells what sets some items apart."""
+        return Profiler(self.model, self.concept_of)
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of known items, and the unknown ids."""

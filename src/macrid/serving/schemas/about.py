@@ -24,10 +24,15 @@ class ItemPage(Wire):
     items: list[Found]
 
 
+class LookedUp(Found):
+    attributes: dict[str, JsonValue] | None = None
+    """If requested: the columns of the items table, without the title."""
+
+
 class ItemList(Wire):
     """The requested items, in order, without duplicates."""
 
-    items: list[Found]
+    items: list[LookedUp]
     unknown: list[str]
 
 
@@ -275,6 +280,10 @@ class MapValues(Wire):
     """Categories, most frequent first."""
     has_several: bool = False
     """Whether items may have several values; `values` has the most frequent of each."""
+    counts: list[int] | None = None
+    """Number of values of each item, if there may be several."""
+    all: list[int] | None = None
+    """The values of the first item, then those of the second, and so on; most frequent first."""
 
 
 class Report(Wire):

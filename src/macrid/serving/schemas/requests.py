@@ -121,6 +121,8 @@ class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001",
 
 class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):
     ids: Ids
+    attributes: bool = False
+    """Also return what is known about each item."""
 
 
 def storable(text: T) -> T:
