@@ -52,7 +52,7 @@ def log_odds_by_hand(have, known, share):
 
 def profile_by_hand(items, concept_of, chosen):
     having, known_of = values_by_hand(items, concept_of)
-    tested = sum(len(members) >= FEWEST for members in having.values()) + 2  # price and popularity
+    tested = 2 * sum(len(members) >= FEWEST for members in having.values()) + 2  # price and popularity
     more, less = {}, {}
     for (attribute, value), members in having.items():
         known = known_of[attribute]

@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 
 /** @import { components } from "#openapi" */
-/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, Traversed, Who } from "#types" */
+/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -53,8 +53,16 @@ export const historyOf = (user, signal) => ask("GET", `/users/${encodeURICompone
  */
 export const search = (params, signal) => ask("GET", withQuery("/items", params), undefined, signal);
 
-/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
-export const items = (ids, signal) => ask("POST", "/items/lookup", { ids }, signal);
+/**
+ * @param {string[]} ids
+ * @param {AbortSignal} [signal]
+ * @param {{ attributes?: boolean }} [options]
+ * @returns {Promise<components["schemas"]["ItemList"]>}
+ */
+export const items = (ids, signal, options = {}) => ask("POST", "/items/lookup", { ids, ...options }, signal);
+
+/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<SegmentProfile>} */
+export const segmentProfile = (ids, signal) => ask("POST", "/segments/profile", { ids }, signal);
 
 /** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
