@@ -21,7 +21,7 @@ const otherTab = () => listeners.forEach((listener) => listener());
 
 const { keepSegments, renamed, segmentNamed, segments, withSegment, without } = await import("../../src/macrid/serving/static/map/segments.js");
 const { csv, fileName, json } = await import("../../src/macrid/serving/static/map/export.js");
-const { fondText, isPlain, shift, trait, whoText } = await import("../../src/macrid/serving/static/map/profile.js");
+const { fondText, isPlain, rarer, shift, trait, whoText } = await import("../../src/macrid/serving/static/map/profile.js");
 const { severalMembers } = await import("../../src/macrid/serving/static/map/legend.js");
 
 test("segments are kept by name, each with its own, and found by their items in any order", () => {
@@ -70,6 +70,10 @@ test("a profile is told in words", () => {
   assert.deepEqual(trait(value), { name: "Horror", of: "genres", text: "78 % here, 6 % elsewhere", inside: 0.78, outside: 0.06 });
   assert.equal(trait({ ...value, concept: 3, outside: 0.001 }).of, "group");
   assert.equal(trait({ ...value, outside: 0.001 }).text, "78 % here, < 1 % elsewhere");
+  const less = [{ ...value, value: "Drama" }, { ...value, attribute: "category", value: "bags" }];
+  const watches = { ...value, attribute: "category", value: "watches", inside: 0.97 };
+  const none = { items: 3, unknown: [], examples: [], more: [], less: [], numbers: [], customers: { total: 0, at_least: [], a_tenth: 0 } };
+  assert.deepEqual(rarer({ ...none, more: [value, watches], less }).map((one) => one.value), ["Drama"]);
   const year = { attribute: "year", inside: 1962, outside: 1995, inside_mean: 1, outside_mean: 2, inside_text: "1962", outside_text: "1995", higher: 0.2, z: -8 };
   assert.deepEqual(shift(year), { name: "year", text: "1962 here, 1995 elsewhere" });
   assert.equal(shift({ ...year, attribute: "popularity" }).name, "customers per item");
@@ -77,7 +81,7 @@ test("a profile is told in words", () => {
   assert.equal(whoText(customers, 2), "412 of 1,000 customers");
   assert.equal(whoText(customers, 9), "0 of 1,000 customers");
   assert.equal(fondText(customers), "For 1 customer, these items are at least a tenth of the history.");
-  assert.equal(isPlain({ items: 3, unknown: [], examples: [], more: [], less: [], numbers: [], customers }), true);
+  assert.equal(isPlain(none), true);
 });
 
 test("an item with several values is in the group of each, once in that of the rest", () => {

@@ -97,6 +97,9 @@ export const map = () => ask("GET", "/map");
 /** @param {string} by @returns {Promise<MapValues>} */
 export const mapValues = (by) => ask("GET", withQuery("/map/values", { by }));
 
+/** @returns {Promise<Record<string, any>>} the API, as an OpenAPI document */
+export const description = () => ask("GET", "/openapi.json");
+
 /** @returns {Promise<Report>} */
 export const report = () => ask("GET", "/report");
 

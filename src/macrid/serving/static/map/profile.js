@@ -7,6 +7,7 @@ import { count, number, percent } from "../core/format.js";
 /** @typedef {{ name: string, of: string, text: string, inside: number, outside: number }} Trait shares of items, from 0 to 1 */
 
 const POPULARITY = "popularity";
+const NEARLY_ALL = 0.9; // of the items
 
 /**
  * "Horror: 78 % here, 6 % elsewhere".
@@ -23,6 +24,16 @@ export function trait({ label, attribute, concept, inside, outside }) {
  */
 export function shift({ attribute, inside_text: here, outside_text: elsewhere }) {
   return { name: attribute === POPULARITY ? "customers per item" : attribute, text: `${here} here, ${elsewhere} elsewhere` };
+}
+
+/**
+ * What it has less often, without what follows from the rest: where nearly all are watches, few are anything else.
+ * @param {SegmentProfile} profile
+ * @returns {SegmentValue[]}
+ */
+export function rarer({ more, less }) {
+  const covered = (/** @type {string} */ attribute) => more.filter((value) => value.attribute === attribute).reduce((sum, { inside }) => sum + inside, 0);
+  return less.filter(({ attribute }) => covered(attribute) < NEARLY_ALL);
 }
 
 /**

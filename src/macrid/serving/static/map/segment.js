@@ -6,7 +6,7 @@ import { append, clear, h, iconButton } from "../core/dom.js";
 import { count, number } from "../core/format.js";
 import { failure, thumbButton, titleOf } from "../core/items.js";
 import { csv, download, fileName, json, rowsOf } from "./export.js";
-import { fondText, isPlain, shift, trait, whoText } from "./profile.js";
+import { fondText, isPlain, rarer, shift, trait, whoText } from "./profile.js";
 import { LONGEST_NAME } from "./segments.js";
 
 /** @import { App, Found, SegmentProfile } from "#types" */
@@ -113,7 +113,7 @@ export class SegmentPanel {
   /** @param {Found[]} items */
   #examples(items) {
     const few = items.slice(0, FEW);
-    if (this.#app.card.has_pictures) return h("div", { class: "segment-few" }, few.map((item) => thumbButton(item, this.#app.openItem, { size: 44 })));
+    if (this.#app.card.has_pictures) return h("div", { class: "segment-few" }, few.map((item) => thumbButton(item, this.#app.openItem, { size: 40 })));
     return h("ul", { class: "segment-titles", "aria-label": "The most popular" }, few.map((item) => h("li", {},
       h("button", { type: "button", class: "segment-item", dir: "auto", title: titleOf(item), "data-id": item.id, text: titleOf(item), on: { click: () => this.#app.openItem(item.id) } }))));
   }
@@ -121,7 +121,8 @@ export class SegmentPanel {
   /** @param {SegmentProfile} profile */
   #traits(profile) {
     if (isPlain(profile)) return h("p", { class: "quiet", text: "Nothing sets these items apart from the rest, as far as is known." });
-    const { more, less, numbers } = profile;
+    const { more, numbers } = profile;
+    const less = rarer(profile);
     return [
       more.length > 0 && [h("h4", { text: "What it has more often" }), traitList(more.map(trait), FIRST, "More often")],
       numbers.length > 0 && [
