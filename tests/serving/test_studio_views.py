@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from benchmarks.studio import KNOB
 
 import macrid
 from macrid import runs
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, ready, wait_until
 
 TABS = ("picks", "walk", "map", "report")
 WIDTHS = (320, 390, 768, 1280, 1920)
@@ -75,15 +74,6 @@ def open_tab(studio, name):
 def check_width(studio, *where):
     wide = studio.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1], (where, wide)
-
-
-def ready(site, path):
-    """The result of a background computation, once ready."""
-    begin = time.monotonic()
-    while (result := site.get(path))["state"] == "computing":
-        assert time.monotonic() - begin < 200  # it has a low priority
-        time.sleep(0.2)
-    return result
 
 
 def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_values(visit, shop_site):
@@ -200,7 +190,7 @@ def test_the_map_names_the_item_under_the_pointer_and_adds_it_to_the_history(vis
     assert title in card.inner_text()
     check_texts(studio)
     is_in = target in history
-    card.get_by_role("button", name="your history").click()
+    card.get_by_role("button", name="history").click()
     expected = [id for id in history if id != target] if is_in else [*history, target]
     studio.tab("picks")
     studio.shows(shop_site.recommended(history=expected))
@@ -210,7 +200,10 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     ready(shop_site, "/report")
     studio = visit(shop_site, "?view=report")
     report = studio.one(".report")
-    report.locator(".report-score").first.wait_for()
+    report.locator(".report-fact").first.wait_for()
+    assert "NDCG" not in report.inner_text()  # before details are open
+    for summary in report.locator(".report-more > summary").all():
+        summary.click()
     metrics = shop_site.get("/model")["metrics"]["test"]["metrics"]
     assert metrics
     for text, score in zip(report.locator(".report-score").all_inner_texts(), metrics.values(), strict=True):
@@ -219,7 +212,7 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(
         entry["label"] for entry in concepts
     )
-    for details in report.locator("details").all():
+    for details in report.locator("details:not([open])").all():
         details.locator("summary").first.click()
     studio.page.wait_for_load_state("networkidle")
     check_texts(studio)
