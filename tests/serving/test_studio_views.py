@@ -212,10 +212,30 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(
         entry["label"] for entry in concepts
     )
-    for details in report.locator("details:not([open])").all():
-        details.locator("summary").first.click()
+    closed = report.locator("details:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
     studio.page.wait_for_load_state("networkidle")
     check_texts(studio)
+
+
+def test_the_api_is_described_for_people(visit, shop_run):
+    with Site(shop_run, token="open sesame", edits="no") as site:
+        studio = visit(site, ready=False, allow=["status of 401"])
+        studio.page.goto("/docs")
+        studio.page.locator("#token").fill("open sesame")
+        studio.page.keyboard.press("Enter")
+        operations = studio.one(".docs-operation")
+        operations.first.wait_for()
+        paths = site.get("/openapi.json")["paths"]
+        assert operations.count() == sum(map(len, paths.values()))
+        assert {*studio.one(".docs-operation summary code").all_inner_texts()} == {*paths}
+        operations.filter(has_text="/v1/segments/profile").locator("summary").click()
+        example = studio.one(".docs-operation[open] pre").inner_text()
+        assert example.startswith(f"curl -s {site.address}/v1/segments/profile")
+        studio.one(".docs-operation[open] .docs-fields").first.wait_for()
+        check_texts(studio)
+        check_width(studio, "docs")
 
 
 # Other data
@@ -253,10 +273,10 @@ def test_the_report_says_which_model_the_scores_belong_to_and_why_there_are_none
         studio = visit(site, "?view=report")
         text = studio.one("[aria-labelledby=report-scores]")
         text.get_by_text("trained on everybody" if heldout else "Nobody was held out").wait_for()
-        training = studio.one(".report").get_by_text(re.compile("^2 epochs"))
+        training = studio.one(".report").get_by_text(re.compile("^2 rounds"))
         training.wait_for()
         assert ("first training" in training.inner_text()) == bool(heldout)
-        assert ("was best" in training.inner_text()) == bool(heldout)
+        assert ("most accurate" in training.inner_text()) == bool(heldout)
         check_texts(studio)
 
 
@@ -309,6 +329,14 @@ def test_hostile_data_is_shown_as_text_and_breaks_no_layout(visit, hostile_run):
             for width in (1280, 390):
                 studio.page.set_viewport_size({"width": width, "height": 800})
                 check_width(studio, name)
+        studio.tab("map")
+        studio.one(".legend-entry").first.click()
+        studio.one(".legend-select").click()
+        studio.one(".segment-titles").wait_for()
+        studio.one("#segment-name").fill(HACK)
+        studio.page.keyboard.press("Enter")
+        wait_until(lambda: studio.one("#segment-title").inner_text() == HACK[:80])
+        check_width(studio, "segment")
         studio.tab("picks")
         studio.list().locator(".card-open").first.press("Enter")
         studio.one(".sheet .facts").wait_for()
