@@ -381,6 +381,8 @@ export interface components {
             labels: string[];
             /** @default false */
             has_several?: boolean;
+            counts?: number[] | null;
+            all?: number[] | null;
         };
         MeasuredEffect: {
             name: string;
@@ -623,6 +625,45 @@ export interface components {
             placed?: string | null;
             score: number;
             reason?: components["schemas"]["Reason"] | null;
+        };
+        SegmentCustomers: {
+            total: number;
+            at_least: number[];
+            a_tenth: number;
+        };
+        SegmentNumber: {
+            attribute: string;
+            inside: number;
+            outside: number;
+            inside_mean: number;
+            outside_mean: number;
+            inside_text: string;
+            outside_text: string;
+            higher: number;
+            z: number;
+        };
+        SegmentProfile: {
+            items: number;
+            unknown: string[];
+            examples: components["schemas"]["Found"][];
+            more: components["schemas"]["SegmentValue"][];
+            less: components["schemas"]["SegmentValue"][];
+            numbers: components["schemas"]["SegmentNumber"][];
+            customers: components["schemas"]["SegmentCustomers"];
+        };
+        SegmentRequest: {
+            ids: (string | number)[];
+        };
+        SegmentValue: {
+            attribute: string;
+            value: string;
+            concept: number | null;
+            label: string;
+            items: number;
+            inside: number;
+            outside: number;
+            lift: number | null;
+            z: number;
         };
         Share: {
             attribute: string;

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from benchmarks.studio import SLIDER
 
 import macrid
 from macrid import runs
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, ready, wait_until
 
 TABS = ("picks", "walk", "map", "report")
 WIDTHS = (320, 390, 768, 1280, 1920)
@@ -77,15 +76,6 @@ def open_tab(studio, name):
 def check_width(studio, *where):
     wide = studio.page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1], (where, wide)
-
-
-def ready(site, path):
-    """The result of a background computation, once ready."""
-    begin = time.monotonic()
-    while (result := site.get(path))["state"] == "computing":
-        assert time.monotonic() - begin < 200  # it has a low priority
-        time.sleep(0.2)
-    return result
 
 
 def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_values(visit, shop_site):
@@ -201,7 +191,7 @@ def test_the_map_names_the_item_under_the_pointer_and_adds_it_to_the_history(vis
     assert title in card.inner_text()
     check_texts(studio)
     is_in = target in history
-    card.get_by_role("button", name="your history").click()
+    card.get_by_role("button", name="history").click()
     expected = [id for id in history if id != target] if is_in else [*history, target]
     studio.tab("picks")
     studio.shows(shop_site.recommended(history=expected))
@@ -211,7 +201,10 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     ready(shop_site, "/report")
     studio = visit(shop_site, "?view=report")
     report = studio.one(".report")
-    report.locator(".report-score").first.wait_for()
+    report.locator(".report-fact").first.wait_for()
+    assert "NDCG" not in report.inner_text()  # before details are open
+    for summary in report.locator(".report-more > summary").all():
+        summary.click()
     metrics = shop_site.get("/model")["metrics"]["test"]["metrics"]
     assert metrics
     for text, score in zip(report.locator(".report-score").all_inner_texts(), metrics.values(), strict=True):
@@ -220,10 +213,30 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(
         entry["label"] for entry in concepts
     )
-    for details in report.locator("details").all():
-        details.locator("summary").first.click()
+    closed = report.locator("details:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
     studio.page.wait_for_load_state("networkidle")
     check_texts(studio)
+
+
+def test_the_api_is_described_for_people(visit, shop_run):
+    with Site(shop_run, token="open sesame", edits="no") as site:
+        studio = visit(site, ready=False, allow=["status of 401"])
+        studio.page.goto("/docs")
+        studio.page.locator("#token").fill("open sesame")
+        studio.page.keyboard.press("Enter")
+        operations = studio.one(".docs-operation")
+        operations.first.wait_for()
+        paths = site.get("/openapi.json")["paths"]
+        assert operations.count() == sum(map(len, paths.values()))
+        assert {*studio.one(".docs-operation summary code").all_inner_texts()} == {*paths}
+        operations.filter(has_text="/v1/segments/profile").locator("summary").click()
+        example = studio.one(".docs-operation[open] pre").inner_text()
+        assert example.startswith(f"curl -s {site.address}/v1/segments/profile")
+        studio.one(".docs-operation[open] .docs-fields").first.wait_for()
+        check_texts(studio)
+        check_width(studio, "docs")
 
 
 # Other data
@@ -261,10 +274,10 @@ def test_the_report_says_which_model_the_scores_belong_to_and_why_there_are_none
         studio = visit(site, "?view=report")
         text = studio.one("[aria-labelledby=report-scores]")
         text.get_by_text("trained on everybody" if heldout else "Nobody was held out").wait_for()
-        training = studio.one(".report").get_by_text(re.compile("^2 epochs"))
+        training = studio.one(".report").get_by_text(re.compile("^2 rounds"))
         training.wait_for()
         assert ("first training" in training.inner_text()) == bool(heldout)
-        assert ("was best" in training.inner_text()) == bool(heldout)
+        assert ("most accurate" in training.inner_text()) == bool(heldout)
         check_texts(studio)
 
 
@@ -317,6 +330,14 @@ def test_hostile_data_is_shown_as_text_and_breaks_no_layout(visit, hostile_run):
             for width in (1280, 390):
                 studio.page.set_viewport_size({"width": width, "height": 800})
                 check_width(studio, name)
+        studio.tab("map")
+        studio.one(".legend-entry").first.click()
+        studio.one(".legend-select").click()
+        studio.one(".segment-titles").wait_for()
+        studio.one("#segment-name").fill(HACK)
+        studio.page.keyboard.press("Enter")
+        wait_until(lambda: studio.one("#segment-title").inner_text() == HACK[:80])
+        check_width(studio, "segment")
         studio.tab("picks")
         studio.list().locator(".card-open").first.press("Enter")
         studio.one(".sheet .facts").wait_for()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from macrid.concepts.effects import KnobEffect, strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.control.vocabulary import comparatives
-from macrid.data.attributes import POPULARITY, read_attributes
+from macrid.data.attributes import POPULARITY, Attribute, read_attributes
 from macrid.recipe import preset_of
 from macrid.report.inspection import neighbours_of
 from macrid.serving.guard import may_edit
@@ -207,7 +207,7 @@ class Card:
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`; NaN where unknown."""
-        model, labels, has_several = self.hosted.model, [], False
+        model, labels, several = self.hosted.model, list[str](), dict[str, list[int]]()
         values = np.full(len(model.items), np.nan)
         attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
         if name == POPULARITY:
@@ -217,16 +217,35 @@ class Card:
         elif attribute.numbers is not None:
             values[attribute.items] = attribute.numbers
         else:
-            order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
-            place = np.argsort(order)  # of each value by frequency
-            shares = attribute.shares.tocsr()
-            first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
-            values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
-            labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
-            labels += ["other"] * (len(order) > MOST_CATEGORIES)
-            has_several = attribute.has_several
-        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": has_several}
-        return {**about, "values": values[self.hosted.on_map].tolist()}
+            places, labels = _places(attribute)
+            values[attribute.items] = places.indices[places.indptr[:-1]]  # every item has at least one
+            if attribute.has_several:
+                several = self._several(attribute.items, places)
+        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": bool(several)}
+        return {**about, **several, "values": values[self.hosted.on_map].tolist()}
+
+    def _several(self, items: np.ndarray, places: sp.csr_array) -> dict[str, list[int]]:
+        """All values of the items on the map."""
+        row = np.full(len(self.hosted.model.items), -1)
+        row[items] = np.arange(len(items))
+        shown = row[self.hosted.on_map]
+        counts = np.where(shown < 0, 0, np.diff(places.indptr)[shown])
+        return {"counts": counts.tolist(), "all": places[shown[shown >= 0]].indices.tolist()}
+
+
+def _places(attribute: Attribute) -> tuple[sp.csr_array, list[str]]:
+    """(known, labels) the values of each item, most frequent first, and the labels in this order.
+
+    The rarest values share one label.
+    """
+    shares = attribute.shares.tocsr()
+    order = np.argsort(-np.bincount(shares.indices, minlength=shares.shape[1]), kind="stable")
+    labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
+    labels += ["other"] * (len(order) > MOST_CATEGORIES)
+    place = np.minimum(np.argsort(order), MOST_CATEGORIES)[shares.indices]
+    places = sp.csr_array((shares.data, place, shares.indptr), shape=(shares.shape[0], len(labels)), copy=True)
+    places.sum_duplicates()
+    return places, labels
 
 
 def _effect(effect: KnobEffect) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class _Exchange:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > settings.max_body:
             raise self._too_large()
-        if self.guard.tokens is not None and path not in (*PROBES, "/") and not path.startswith("/static/"):
+        if self.guard.tokens is not None and path not in (*PROBES, "/", "/docs") and not path.startswith("/static/"):
             await self.guard.tokens.check(headers.get("authorization", ""), self.scope.get("client"))
 
     async def _refuse_host(self, _: Message) -> None:

@@ -34,6 +34,7 @@ from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
+from macrid.report.profile import Profiler
 from macrid.runs import (
     CACHES,
     EDITABLE,
@@ -156,6 +157,11 @@ class Hosted:
     def is_date(self, attribute: str) -> bool:
         table = self.model.table
         return table is not None and attribute in table.column_names and is_date(kind_of(table.column(attribute)))
+
+    @cached_property
+    def profiler(self) -> Profiler:
+        """Tells what sets some items apart."""
+        return Profiler(self.model, self.concept_of)
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of known items, and the unknown ids."""

@@ -152,6 +152,17 @@ class KnownUsers:
                 page.append((user, len(self.find(user).history)))
         return page, len(rows) + len(others)
 
+    def count_among(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many of the items at these positions each user of the file has, and how many items in all: (users,) each.
+
+        Erased users are left out.
+        """
+        histories, is_one = self.users.histories, np.zeros(len(self._model.items), dtype=np.int64)
+        is_one[items] = 1
+        before = np.append(0, np.cumsum(is_one[histories.indices]))[histories.indptr]
+        is_shown = ~self._hidden_rows()
+        return np.diff(before)[is_shown], np.diff(histories.indptr)[is_shown]
+
     def _hidden_rows(self) -> np.ndarray:
         """(users,) of the file: those that were erased."""
         users, erased = self.users, set() if self.events is None else self.events.erased()

@@ -45,14 +45,14 @@ async def search(
 
 
 @router.post("/items/lookup", response_model=about.ItemList, tags=["items"])
-async def lookup_items(body: requests.ItemsRequest, hosted: Serves) -> Response:
+async def lookup_items(body: requests.ItemsRequest, hosted: Serves, service: Serving) -> Response:
     """Items by id."""
     check_limits(hosted, ids=body.ids)
     positions, unknown = hosted.positions(body.ids)
     items = [listed(hosted, int(at)) for at in positions]
     if body.attributes:
-        rows = [{}] * len(items) if hosted.model.table is None else hosted.model.table.take(positions).to_pylist()
-        items = [item | {"attributes": _attributes(row)} for item, row in zip(items, rows, strict=True)]
+        known = await service.slowly(_attributes, hosted, positions)
+        items = [{**item, "attributes": values} for item, values in zip(items, known, strict=True)]
     return reply({"items": items, "unknown": [str(item) for item in unknown]})
 
 
@@ -71,10 +71,6 @@ def _contrast(hosted: Hosted, body: requests.ContrastRequest) -> dict[str, Any]:
     return {"both": len(np.intersect1d(left, right)), "attributes": found}
 
 
-def _attributes(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != TITLE}
-
-
 @router.get("/items/{item:path}", response_model=about.Item, responses=answers(404), tags=["items"])
 async def item(item: PathId, hosted: Serves, service: Serving) -> Response:
     """Everything known about an item."""
@@ -82,14 +78,22 @@ async def item(item: PathId, hosted: Serves, service: Serving) -> Response:
 
 
 def _item(hosted: Hosted, position: int) -> dict[str, Any]:
-    table, concepts = hosted.model.table, None
-    attributes = {} if table is None else _attributes(table.slice(position, 1).to_pylist()[0])
+    concepts, attributes = None, _attributes(hosted, np.array([position]))[0]
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
     unknown = ("concept_share", "second_concept", "second_share", "facts", "new", "placed")
     found = {**dict.fromkeys(unknown), **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}
+
+
+def _attributes(hosted: Hosted, positions: np.ndarray) -> list[dict[str, Any]]:
+    """The columns of the items table, without the title, of the items at these positions."""
+    table = hosted.model.table
+    if table is None:
+        return [{} for _ in positions]
+    columns = [name for name in table.column_names if name != TITLE]
+    return table.select(columns).take(positions).to_pylist() if columns else [{} for _ in positions]
 
 
 @router.get(

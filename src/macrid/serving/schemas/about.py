@@ -296,6 +296,10 @@ class MapValues(Wire):
     """Categories, most frequent first."""
     has_several: bool = False
     """Whether items may have several values; `values` has the most frequent of each."""
+    counts: list[int] | None = None
+    """Number of values of each item, if there may be several."""
+    all: list[int] | None = None
+    """The values of the first item, then those of the second, and so on; most frequent first."""
 
 
 class Report(Wire):

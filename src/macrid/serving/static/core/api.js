@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 
 /** @import { components } from "#openapi" */
-/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, Traversed, Who } from "#types" */
+/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -53,8 +53,16 @@ export const historyOf = (user, signal) => ask("GET", `/users/${encodeURICompone
  */
 export const search = (params, signal) => ask("GET", withQuery("/items", params), undefined, signal);
 
-/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
-export const items = (ids, signal) => ask("POST", "/items/lookup", { ids }, signal);
+/**
+ * @param {string[]} ids
+ * @param {AbortSignal} [signal]
+ * @param {{ attributes?: boolean }} [options]
+ * @returns {Promise<components["schemas"]["ItemList"]>}
+ */
+export const items = (ids, signal, options = {}) => ask("POST", "/items/lookup", { ids, ...options }, signal);
+
+/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<SegmentProfile>} */
+export const segmentProfile = (ids, signal) => ask("POST", "/segments/profile", { ids }, signal);
 
 /** @param {string[]} ids @returns {Promise<components["schemas"]["ItemList"]>} with what the items table has about each */
 export const itemsInFull = (ids) => ask("POST", "/items/lookup", { ids, attributes: true });
@@ -100,6 +108,9 @@ export const map = () => ask("GET", "/map");
 
 /** @param {string} by @returns {Promise<MapValues>} */
 export const mapValues = (by) => ask("GET", withQuery("/map/values", { by }));
+
+/** @returns {Promise<Record<string, any>>} the API, as an OpenAPI document */
+export const description = () => ask("GET", "/openapi.json");
 
 /** @returns {Promise<Report>} */
 export const report = () => ask("GET", "/report");
