@@ -24,7 +24,7 @@ from macrid.models.devices import on_device
 from macrid.models.neighbours import Neighbours
 from macrid.ops.topk import BLOCK, Mixture, pairs, top
 
-MOST_KEPT = 1 << 28  # bytes of the linear part; where it is larger, it is computed for every ranking
+MOST_KEPT = 1 << 26  # bytes of the linear part; where it is larger, it is computed for every ranking
 MARGIN = 1e-4  # of a range: moves that end this close to their target were not stopped
 
 

@@ -361,10 +361,16 @@ def attributes_of(model: Recommender) -> list[_Attribute]:
     """What is known about the items, computed once."""
     cached = _ATTRIBUTES.get(model)
     if cached is None or cached[0] is not model.table or cached[1] is not model.popularity:
-        known = len(model.popularity) == len(model.items)
-        columns = [column for column in columns_of(model) if column.is_usable()] if known else []
+        columns = _columns(model)
         cached = _ATTRIBUTES[model] = model.table, model.popularity, [_described(model, each) for each in columns]
     return cached[2]
+
+
+def _columns(model: Recommender) -> list[Column]:
+    if isinstance(model, MacridVAE):
+        return space_of(model).columns
+    known = len(model.popularity) == len(model.items)
+    return [column for column in columns_of(model) if column.is_usable()] if known else []
 
 
 def _described(model: Recommender, column: Column) -> _Attribute:

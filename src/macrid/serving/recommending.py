@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,12 @@ from macrid.serving.service import Service
 LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
 MOST_PULLS = 3
 MOST_BATCH_ITEMS = 100_000  # in all lists together
+
+
+class Ruled(Protocol):
+    """A request with rules."""
+
+    rules: schema.Rules | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +86,7 @@ def check_rule_limits(hosted: Hosted, rules: schema.Rules | None) -> None:
         check_limits(hosted, 1, **{"rules.include": rules.include, "rules.exclude": rules.exclude})
 
 
-async def rules_of(
-    hosted: Hosted, service: Service, request: requests.Listing
-) -> tuple[tuple[Rules, ...], tuple[Rules, ...]]:
+async def rules_of(hosted: Hosted, service: Service, request: Ruled) -> tuple[tuple[Rules, ...], tuple[Rules, ...]]:
     """The rules of a request, checked, and the standing ones.
 
     Applies them here, so that batches do not wait for it.
@@ -122,7 +126,7 @@ def filters_of(
 
 
 async def moves_of(
-    hosted: Hosted, service: Service, request: requests.Moving
+    hosted: Hosted, service: Service, request: requests.Movable
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
     """The moves that apply to the run, and warnings about the others.
 
