@@ -80,6 +80,8 @@ export interface components {
             items?: (string | number)[] | null;
             /** @default 1 */
             at_least?: number;
+            /** @default 2000 */
+            most?: number;
             rules?: components["schemas"]["Rules"] | null;
             /** @default 10 */
             n?: number;

@@ -118,6 +118,16 @@ def test_a_large_cohort_is_drawn_evenly_and_says_so(client_of, shop_run, monkeyp
     assert abs(sum(user.startswith("test") for user in ids) - most / 2) <= 1
 
 
+def test_a_smaller_number_of_users_can_be_asked_for(client):
+    found = tried(client, most=7)
+    assert (found["users"], found["chosen"], found["warnings"]) == (
+        7,
+        120,
+        ["computed for 7 of 120 users, drawn evenly"],
+    )
+    assert tried(client, users=["test-0", "test-1"], most=7)["users"] == 2
+
+
 def test_rules_that_leave_too_little_are_reported(client):
     found = tried(client, rules={"where": "price < 8", "strict": True}, n=100)
     assert found["short_users"] == found["users"] == 120

@@ -107,7 +107,7 @@ def test_the_page_works_without_a_mouse(visit, shop_site):
         studio.page.keyboard.press("Tab")
         stops.append(studio.page.evaluate(FOCUSED))
         assert len(stops) < 200
-    buttons = {"Copy as curl or Python", "Known user", "Search items"}
+    buttons = {"Copy as curl or Python", "Customer", "Search items"}
     assert {"tab", "card", "knob", "share", *buttons} <= {stop["kind"] for stop in stops}
     assert [stop for stop in stops if not stop["isSeen"]] == []
     knob = studio.one(KNOB).first

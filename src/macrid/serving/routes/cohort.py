@@ -49,7 +49,7 @@ async def _tried(hosted: Hosted, service: Service, body: CohortRequest) -> dict[
         named = f"none of them is known: {first_few(chosen.unknown)}" if chosen.unknown else "the list is empty"
         why = "no user has this taste or these items; lower at_least" if body.users is None else f"users: {named}"
         raise RequestError(why)
-    people = await choose(cohorts.gather, chosen.drawn(cohorts.most()))
+    people = await choose(cohorts.gather, chosen.drawn(min(body.most, cohorts.most())))
     gone = Event()
 
     def check() -> None:

@@ -41,6 +41,8 @@ class CohortRequest(
     """Only users who have some of these items."""
     at_least: Count = 1
     """How many of the items."""
+    most: Annotated[int, Field(strict=True, ge=1, le=MOST_USERS)] = MOST_USERS
+    """Compute lists for at most this many of them, drawn evenly."""
     rules: Rules | None = None
     """Besides the standing rules, which apply before and after."""
     n: Annotated[int, Field(strict=True, ge=1, le=LONGEST_LIST)] = 10

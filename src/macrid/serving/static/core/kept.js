@@ -32,3 +32,31 @@ export function keep(name, value) {
     return false;
   }
 }
+
+/**
+ * What one view of this tab leaves for another; null if there is nothing.
+ * @template T
+ * @param {string} name
+ * @returns {T | null}
+ */
+export function handed(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(PREFIX + name) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} value
+ * @returns {boolean} whether it is there to be taken
+ */
+export function hand(name, value) {
+  try {
+    sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
+    return true;
+  } catch {
+    return false;
+  }
+}
