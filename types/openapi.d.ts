@@ -63,6 +63,84 @@ export interface components {
             before: number | null;
             after: number | null;
         };
+        CohortAccuracy: {
+            users: number;
+            gained: number;
+            lost: number;
+            same: number;
+            metrics: {
+                [key: string]: components["schemas"]["MetricComparison"];
+            };
+        };
+        CohortAttribute: {
+            name: string;
+            is_share: boolean;
+            is_date: boolean;
+            before: number;
+            after: number;
+            moves: number;
+            label: string;
+        };
+        CohortRequest: {
+            /** @default [] */
+            moves?: components["schemas"]["Move"][];
+            /** @default true */
+            bounded?: boolean;
+            run?: string | null;
+            users?: (string | number)[] | null;
+            taste?: components["schemas"]["TasteFilter"] | null;
+            items?: (string | number)[] | null;
+            /** @default 1 */
+            at_least?: number;
+            /** @default 2000 */
+            most?: number;
+            rules?: components["schemas"]["Rules"] | null;
+            /** @default 10 */
+            n?: number;
+            /** @default true */
+            exclude_seen?: boolean;
+            /** @default false */
+            per_user?: boolean;
+        };
+        CohortResult: {
+            n: number;
+            users: number;
+            chosen: number;
+            skipped: number;
+            new: number;
+            kept: number;
+            unchanged: number;
+            changed_places: number[];
+            attributes: components["schemas"]["CohortAttribute"][];
+            shares: components["schemas"]["SharesChange"];
+            coverage: components["schemas"]["CountChange"];
+            popularity: components["schemas"]["MeanChange"] | null;
+            accuracy: components["schemas"]["CohortAccuracy"] | null;
+            tastes: components["schemas"]["CohortTaste"][];
+            losses: components["schemas"]["CohortUser"][];
+            gains: components["schemas"]["CohortUser"][];
+            changes: components["schemas"]["CohortUser"][];
+            short: components["schemas"]["CohortUser"][];
+            short_users: number;
+            stopped: number;
+            per_user?: components["schemas"]["CohortUser"][] | null;
+            warnings: string[];
+        };
+        CohortTaste: {
+            concept: number;
+            users: number;
+            new: number;
+            before: number | null;
+            after: number | null;
+        };
+        CohortUser: {
+            id: string;
+            items: number;
+            new: number;
+            length: number;
+            before: number | null;
+            after: number | null;
+        };
         Concept: {
             concept: number;
             name: string | null;
@@ -118,6 +196,10 @@ export interface components {
             items: number;
             /** @default false */
             cross_validated?: boolean;
+        };
+        CountChange: {
+            before: number;
+            after: number;
         };
         Diff: {
             before: string | null;
@@ -193,13 +275,13 @@ export interface components {
             range: number[] | null;
         };
         EncodeRequest: {
-            history?: (string | number)[] | null;
-            user?: string | number | null;
             /** @default [] */
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;
             run?: string | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
         };
         Encoded: {
             unknown: string[];
@@ -384,6 +466,10 @@ export interface components {
             counts?: number[] | null;
             all?: number[] | null;
         };
+        MeanChange: {
+            before: number;
+            after: number;
+        };
         MeasuredEffect: {
             name: string;
             concept: number | null;
@@ -406,6 +492,15 @@ export interface components {
             /** @default 0 */
             age: number;
             label: string;
+        };
+        MetricComparison: {
+            before: components["schemas"]["MetricValue"];
+            after: components["schemas"]["MetricValue"];
+            difference: components["schemas"]["MetricValue"];
+        };
+        MetricValue: {
+            mean: number | null;
+            se: number | null;
         };
         Model: {
             run: string;
@@ -466,6 +561,10 @@ export interface components {
             base: number;
             held_out: number;
         };
+        NamedTaste: {
+            name: string;
+            concepts: number[];
+        };
         NewEvent: {
             id?: string | number | null;
             item: string | number;
@@ -522,13 +621,13 @@ export interface components {
             exclude_seen?: boolean;
             exclude?: (string | number)[] | null;
             rules?: components["schemas"]["Rules"] | null;
-            history?: (string | number)[] | null;
-            user?: string | number | null;
             /** @default [] */
             moves?: components["schemas"]["Move"][];
             /** @default true */
             bounded?: boolean;
             run?: string | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
             include?: (string | number)[] | null;
             concept?: number | null;
             /** @default false */
@@ -673,6 +772,10 @@ export interface components {
             log_odds: number;
             z: number;
         };
+        SharesChange: {
+            before: number[];
+            after: number[];
+        };
         Shelf: {
             concept: number;
             name: string;
@@ -696,6 +799,11 @@ export interface components {
             title?: string | null;
             value: number;
             start: boolean;
+        };
+        TasteFilter: {
+            concept: number | string;
+            /** @default 0.25 */
+            at_least?: number;
         };
         TraverseRequest: {
             item?: string | number | null;
@@ -727,6 +835,8 @@ export interface components {
         User: {
             id: string;
             items: number;
+            shares: number[] | null;
+            taste: number | null;
         };
         UserErased: {
             user: string;
@@ -754,6 +864,8 @@ export interface components {
             total: number;
             offset: number;
             users: components["schemas"]["User"][];
+            compared: number | null;
+            taste: components["schemas"]["NamedTaste"] | null;
         };
         ValueCount: {
             value: string;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,12 @@ LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
 MOST_PULLS = 3
 MOST_DIFFERENCES = 3  # between a list and the one before its moves
 MOST_BATCH_ITEMS = 100_000  # in all lists together
+
+
+class Ruled(Protocol):
+    """A request with rules."""
+
+    rules: schema.Rules | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +90,7 @@ def check_rule_limits(hosted: Hosted, rules: schema.Rules | None) -> None:
 
 
 async def rules_of(
-    hosted: Hosted, service: Service, request: requests.Listing, is_same_run: bool = True
+    hosted: Hosted, service: Service, request: Ruled, is_same_run: bool = True
 ) -> tuple[tuple[Rules, ...], tuple[Rules, ...], tuple[Carried, ...]]:
     """The rules of a request, checked; the standing ones; and those left out.
 
@@ -136,7 +142,7 @@ def filters_of(
 
 
 async def moves_of(
-    hosted: Hosted, service: Service, request: requests.Moving
+    hosted: Hosted, service: Service, request: requests.Movable
 ) -> tuple[tuple[Move, ...], tuple[Carried, ...]]:
     """The moves that apply to the run, and what became of the others.
 
@@ -158,7 +164,7 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-def is_of(hosted: Hosted, service: Service, request: requests.Moving) -> bool:
+def is_of(hosted: Hosted, service: Service, request: requests.Movable) -> bool:
     """Whether the moves and rules of a request were made with this run; by default, with the served one."""
     return (request.run or service.hosted.run_id) == hosted.run_id
 

@@ -106,12 +106,26 @@ class User(Wire):
     id: str
     items: int
     """Number of items in the history."""
+    shares: list[float] | None
+    """Share of the history in each concept; null without concepts."""
+    taste: float | None
+    """Share of the history in what `q` names, if it names a taste."""
+
+
+class NamedTaste(Wire):
+    name: str
+    concepts: list[int]
+    """Empty for the value of an attribute."""
 
 
 class UserPage(Wire):
     total: int
     offset: int
     users: list[User]
+    compared: int | None
+    """How many users were sorted, or searched by taste, if not all."""
+    taste: NamedTaste | None
+    """What `q` was understood to be about, besides ids."""
 
 
 class UserHistory(Wire):

@@ -44,8 +44,8 @@ class Who(Wire):
         return self
 
 
-class Moving(Who):
-    """A user and moves."""
+class Movable(Wire):
+    """Moves."""
 
     moves: Annotated[list[Move], FirstError] = Field([])
     """Applied in order; the same moves give the same list."""
@@ -54,6 +54,10 @@ class Moving(Who):
     run: Name | None = None
     """The `run_id` of the run that stored moves and rules were made with. Those from another run are carried over by
     axis or by name where possible, otherwise left out; `warnings` say which."""
+
+
+class Moving(Who, Movable):
+    """A user and moves."""
 
 
 class Listing(Wire):

@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 
 /** @import { components } from "#openapi" */
-/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
+/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -36,7 +36,7 @@ export const detailOf = (error, otherwise = "Something went wrong.") => (error i
 export const model = () => ask("GET", "/model");
 
 /**
- * @param {{ q?: string, limit?: number, offset?: number }} params
+ * @param {{ q?: string, limit?: number, offset?: number, sort?: string }} params
  * @param {AbortSignal} [signal]
  * @returns {Promise<components["schemas"]["UserPage"]>}
  */
@@ -84,6 +84,9 @@ export const recommend = (request, signal) => ask("POST", "/recommend", request,
 
 /** @param {Who & { moves?: Move[] }} request @param {AbortSignal} [signal] @returns {Promise<Encoded>} */
 export const encode = (request, signal) => ask("POST", "/encode", request, signal);
+
+/** @param {CohortRequest} request @param {AbortSignal} [signal] @returns {Promise<CohortResult>} */
+export const cohort = (request, signal) => ask("POST", "/cohort", request, signal);
 
 /** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
