@@ -14,6 +14,7 @@ from macrid.data.attributes import BINS, Attribute, is_date, kind_of, quantile_b
 from macrid.evaluation.agreement import scores_of
 
 NEAR = 0.1  # of the spread: numbers no further apart count as equal
+ROUNDING = 1e-9
 SPREAD = (5, 95)  # percentiles, so that a few items of another kind do not widen it
 WIDE = 10.0  # ratio of these percentiles from which numbers are compared by their ratio
 TIED = 0.5  # share of a column's variance: an attribute that explains as much of it moves with it
@@ -147,7 +148,7 @@ def _fact(attribute: Attribute, space: Space, members: np.ndarray) -> Fact:
 
 def loss(distance: np.ndarray) -> np.ndarray:
     """What a difference of numbers, in spreads, loses: nothing if they are near, else from one half to 1."""
-    return np.where(distance <= NEAR, 0.0, np.minimum(0.5 + 0.5 * (distance - NEAR) / (1 - NEAR), 1.0))
+    return np.where(distance <= NEAR + ROUNDING, 0.0, np.minimum(0.5 + 0.5 * (distance - NEAR) / (1 - NEAR), 1.0))
 
 
 def _explained(groups: np.ndarray, scores: np.ndarray) -> float:

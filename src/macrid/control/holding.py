@@ -69,11 +69,12 @@ def held_of(space: Space, concept: int, dimension: int, start: int, wanted: Sequ
         free = _chosen(wanted, {**{fact.name: fact for fact in facts.all if fact.name != own}, **free}, start)
     others = [f"other {name}" if isinstance(fact, Values) and fact.is_part else name for name, fact in free.items()]
     lost = np.column_stack([np.zeros((len(values), 0)), *(fact.lost(start) for fact in free.values())])
+    tied = tuple(name for name in apart.tied if name not in free)
     if walked.column is None:
-        return Held(tuple(others), lost, tuple(apart.tied))
+        return Held(tuple(others), lost, tied)
     followed = next((fact for fact in facts.all if fact.name == key), Number(key, values))
     along = walked.sign * (followed.scaled if isinstance(followed, Number) else values)
-    return Held(tuple(others), lost, tuple(apart.tied), along)
+    return Held(tuple(others), lost, tied, along)
 
 
 def _chosen(wanted: Sequence[str], free: dict[str, Fact], start: int) -> dict[str, Fact]:

@@ -192,9 +192,9 @@ def _held(space: Space, concept: int, dimension: int, position: int, hold: bool 
     """What to hold of the item at a position, −1 for a history."""
     if isinstance(hold, str) or not (isinstance(hold, bool) or all(isinstance(name, str) for name in hold)):
         raise RequestError(f"hold is {hold!r}; give True, False or a list of attributes")
-    if position < 0 and not isinstance(hold, bool):
+    if position < 0 and hold and hold is not True:
         raise RequestError("a history has no attributes to hold; start from an item, or give no names")
-    if position < 0 or hold is False:
+    if position < 0 or not hold:
         return nothing_held(len(space.members(concept)))
     start = int(np.searchsorted(space.members(concept), position))
     return held_of(space, concept, dimension, start, None if hold is True else hold)

@@ -24,6 +24,8 @@ TIE = 1e-6  # prototypes this near to the closest count as equally close: vector
 GAMMA = 0.3
 # There, a width of 512 improves the objective by 7 % over 1, 1.4 % over 16, 0.7 % over 32 and 0.4 % over 64.
 WIDTH = 32
+# A stop from a neighbouring subrange must keep more than its own would, by this share of an attribute.
+OUTSIDE = 0.1
 MOST_CANDIDATES = 64  # for a stop of a walk that holds something: those that keep the most
 
 
@@ -98,7 +100,7 @@ def walk(
     similar = vectors @ directions_without(start[None].astype(members.dtype), dimension)[0]
     costs = None
     if lost is not None and groups:
-        costs = Costs(values, lost, along, 1 + gamma * (len(groups) - 1))
+        costs = Costs(values, subranges(groups, len(values)), lost, along, 1 + gamma * (len(groups) - 1))
         groups = costs.candidates(loosened(groups, values, keep), similar)
     else:
         groups = [group if keep is None or keep not in group else np.array([keep]) for group in groups]
@@ -173,6 +175,14 @@ def divide(
     return [inside[first:last] for first, last in pairwise(cuts)], edges
 
 
+def subranges(groups: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """(count,) the group of each item, −1 if it has none."""
+    places = np.full(count, -1)
+    for place, group in enumerate(groups):
+        places[group] = place
+    return places
+
+
 def loosened(groups: Sequence[np.ndarray], values: np.ndarray, keep: int | None = None) -> list[np.ndarray]:
     """Groups of `divide` that include their neighbours, except the first and the last, so that a walk has both ends.
 
@@ -198,12 +208,14 @@ def loosened(groups: Sequence[np.ndarray], values: np.ndarray, keep: int | None 
 class Costs:
     """What a walk pays for what it does not keep, in attributes, where one weighs more than all similarity of an item.
 
-    A stop pays for what it lost of the start's attributes. Where the dimension follows an attribute, a step back along
-    that costs 1, or less if it is short. Values must increase.
+    A stop pays for what it lost of the start's attributes, and a little if it is not from its own subrange. Where the
+    dimension follows an attribute, a step back along that costs 1, or less if it is short. Values must increase.
     """
 
     values: np.ndarray
     """(n,) coordinates."""
+    subrange: np.ndarray
+    """(n,) which an item is in."""
     lost: np.ndarray
     """(n,) attributes of the start that an item lacks."""
     along: np.ndarray | None
@@ -228,17 +240,22 @@ class Costs:
         back = (self.along[before][:, None] - self.along[after]) / NEAR
         return steps + np.nan_to_num(np.clip(back, 0.0, 1.0))
 
+    def at(self, step: int, items: np.ndarray) -> np.ndarray:
+        """Of items as a stop."""
+        return self.lost[items] + OUTSIDE * (self.subrange[items] != step)
+
     def ahead(self, groups: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The least that a walk pays after each item of each group: exact, since a step depends on its two items."""
         ahead = [np.zeros(len(groups[-1]))]
-        for before, after in pairwise(reversed(groups)):
-            ahead.append((self.between(after, before) + self.lost[before] + ahead[-1]).min(axis=1))
+        for step in range(len(groups) - 1, 0, -1):
+            before, after = groups[step - 1], groups[step]
+            ahead.append((self.between(before, after) + self.at(step, after) + ahead[-1]).min(axis=1))
         return ahead[::-1]
 
     def total(self, chosen: np.ndarray) -> float:
         """Of a walk."""
-        steps = sum(float(self.between(chosen[[at]], chosen[[at + 1]])[0, 0]) for at in range(len(chosen) - 1))
-        return float(self.lost[chosen].sum()) + steps
+        stops = sum(float(self.at(step, chosen[[step]])[0]) for step in range(len(chosen)))
+        return stops + sum(float(self.between(chosen[[at]], chosen[[at + 1]])[0, 0]) for at in range(len(chosen) - 1))
 
 
 def directions_without(vectors: np.ndarray, dimension: int) -> np.ndarray:
@@ -296,7 +313,7 @@ def beam_search(
         scores = totals[:, None] + gains
         promise = np.zeros(len(ranked))
         if costs is not None and ahead is not None:
-            paid = costs.lost[ranked] + (costs.between(paths[:, -1], ranked) if step else 0.0)
+            paid = costs.at(step, ranked) + (costs.between(paths[:, -1], ranked) if step else 0.0)
             scores, promise = scores - costs.weight * paid, costs.weight * ahead[step][order]
         kept = _best((scores - promise).ravel(), width)
         parents, items = np.divmod(kept, len(ranked))
