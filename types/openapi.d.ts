@@ -551,6 +551,7 @@ export interface components {
             title?: string | null;
             value: number;
             start: boolean;
+            differs: string[];
         };
         TraverseRequest: {
             item?: string | number | null;
@@ -564,6 +565,8 @@ export interface components {
             min_users?: number;
             /** @default false */
             keep_start?: boolean;
+            /** @default true */
+            hold?: boolean | string[];
         };
         Traversed: {
             concept: number;
@@ -573,6 +576,8 @@ export interface components {
             open: boolean[];
             start: number;
             steps: number;
+            held: string[];
+            tied: string[];
             items: components["schemas"]["Stop"][];
         };
         Understood: {

@@ -64,12 +64,13 @@ def held_of(space: Space, concept: int, dimension: int, start: int, wanted: Sequ
         attribute = entry.name if entry.column is None else entry.column.attribute
         if attribute not in (POPULARITY, *free, *apart.tied):  # which say more than the dimension that follows them
             free[entry.name] = Number(entry.name, coordinates[:, place], is_interval=True)
+    own = None if walked.column is None else walked.column.attribute
     if wanted is not None:
-        own = None if walked.column is None else walked.column.attribute
         free = _chosen(wanted, {**{fact.name: fact for fact in facts.all if fact.name != own}, **free}, start)
     others = [f"other {name}" if isinstance(fact, Values) and fact.is_part else name for name, fact in free.items()]
     lost = np.column_stack([np.zeros((len(values), 0)), *(fact.lost(start) for fact in free.values())])
-    tied = tuple(name for name in apart.tied if name not in free)
+    known = {fact.name for fact in facts.all if fact.is_known(start)}
+    tied = tuple(name for name in apart.tied if name in known and name not in (own, *free))
     if walked.column is None:
         return Held(tuple(others), lost, tied)
     followed = next((fact for fact in facts.all if fact.name == key), Number(key, values))

@@ -59,7 +59,7 @@ class Traversal:
     held: tuple[str, ...] = ()
     """Attributes and named dimensions of the start that the items keep where the catalogue allows it."""
     tied: tuple[str, ...] = ()
-    """Attributes that necessarily move along."""
+    """Other attributes that necessarily move with the dimension."""
     pictures: Pictures = field(default=NO_PICTURES, repr=False, compare=False)
 
     @property
