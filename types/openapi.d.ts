@@ -93,6 +93,12 @@ export interface components {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
         };
+        Difference: {
+            name: string;
+            value: string | null;
+            before: number;
+            after: number;
+        };
         Dimension: {
             concept: number;
             dimension: number;
@@ -193,9 +199,37 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            facts?: string[] | null;
             new?: boolean | null;
             placed?: string | null;
             popularity: number;
+        };
+        GeneralEffect: {
+            name: string;
+            concept: number | null;
+            dimension: number | null;
+            /** @default  */
+            axis: string;
+            users: number;
+            low: number | null;
+            high: number | null;
+            is_share: boolean;
+            moves: number;
+            monotonicity: number;
+            other: string | null;
+            other_moves: number | null;
+            leakage: number | null;
+            drift: number | null;
+            retention: number | null;
+            overlap: number;
+            smoothness: number;
+            /** @default 0 */
+            age: number;
+            label: string;
+            attribute: string;
+            value: string | null;
+            less: string;
+            more: string;
         };
         Health: {
             /** @constant */
@@ -216,6 +250,7 @@ export interface components {
             concept_share: number | null;
             second_concept: number | null;
             second_share: number | null;
+            facts: string[] | null;
             new: boolean | null;
             placed: string | null;
             popularity: number;
@@ -350,7 +385,7 @@ export interface components {
             } | null;
             attributes: components["schemas"]["Attribute"][];
             towards: string[];
-            towards_effects: components["schemas"]["MeasuredEffect"][];
+            towards_effects: components["schemas"]["GeneralEffect"][];
             limits: components["schemas"]["Limits"];
             concepts: components["schemas"]["Concept"][];
         };
@@ -455,6 +490,7 @@ export interface components {
             items: components["schemas"]["Scored"][];
             concepts?: components["schemas"]["ConceptItems"][] | null;
             moved?: components["schemas"]["Moved"] | null;
+            differences?: components["schemas"]["Difference"][] | null;
             before?: components["schemas"]["Scored"][] | null;
             moves?: components["schemas"]["Move"][] | null;
             effects?: components["schemas"]["Effect"][] | null;
@@ -515,6 +551,7 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            facts?: string[] | null;
             new?: boolean | null;
             placed?: string | null;
             score: number;

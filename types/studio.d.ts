@@ -18,13 +18,16 @@ export type Moved = Schemas["Moved"];
 export type Place = Schemas["Place"];
 export type Recommended = Schemas["Recommended"];
 export type RecommendRequest = Schemas["RecommendRequest"];
+export type Difference = Schemas["Difference"];
 export type DiversityCost = Schemas["DiversityCost"];
+export type GeneralEffect = Schemas["GeneralEffect"];
 export type ItemAttribute = Schemas["ItemAttribute"];
 export type Report = Schemas["Report"];
 export type Rules = Schemas["Rules"];
 export type Scored = Schemas["Scored"];
 export type Traversed = Schemas["Traversed"];
 export type User = Schemas["User"];
+export type Wishes = Schemas["Wishes"];
 
 /** A known user, or a history. */
 export type Who = { user: string } | { history: string[] };
@@ -61,6 +64,8 @@ export interface State {
   /** Whose knobs are shown. */
   concept: number | null;
   list: ListKind;
+  /** How many items a list has; null: the usual number. */
+  n: number | null;
   walk: { item: string | null; dimension: number | null };
   /** The attribute that the map is coloured by; null: concepts. */
   by: string | null;
@@ -74,6 +79,7 @@ export interface Shown {
   concept_share?: number | null;
   second_concept?: number | null;
   second_share?: number | null;
+  facts?: string[] | null;
   new?: boolean | null;
   placed?: string | null;
   isUnknown?: boolean;
@@ -96,6 +102,8 @@ export interface App {
   isInHistory(id: string): boolean;
   addToHistory(id: string): void;
   removeFromHistory(id: string): void;
+  /** Puts an item into the history, with a way back. */
+  moreLike(id: string): void;
   openItem(id: string): void;
   walkFrom(id: string): void;
   refreshCard(): Promise<void>;

@@ -248,3 +248,14 @@ def test_numbers_that_are_not_finite_are_missing():
     assert chosen(select("price is missing")) == [0, 1, 3]
     assert chosen(select("price > 0")) == [2]
     assert chosen(select("price = 1e999")) == []
+
+
+def test_items_that_came_after_training_are_new_unless_a_column_says_what_is():
+    catalogue = SimpleNamespace(items=Ids(["a", "b", "c"]), table=None, popularity=np.array([3, 2, 0]))
+    select = Selector(catalogue, new=1)
+    assert select.names == ["id", "popularity", "new"]
+    assert chosen(select("new = true")) == [2]
+    assert chosen(select("not new = true")) == [0, 1]
+    assert Selector(catalogue).names == ["id", "popularity"]
+    catalogue.table = pa.table({"new": ["x", "y", "x"]})
+    assert chosen(Selector(catalogue, new=1)("new = 'x'")) == [0, 2]

@@ -15,6 +15,7 @@ const FULL = {
   run: "autumn",
   concept: 2,
   list: "concept",
+  n: 48,
   walk: { item: "x+y", dimension: 4 },
   by: "price",
 };

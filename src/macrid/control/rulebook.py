@@ -56,7 +56,7 @@ class Rulebook:
     def __init__(self, model: Recommender) -> None:
         self._items, self._table, self._popularity = model.items, model.table, model.popularity
         self._concepts = model.concepts_of_items()
-        self.selector = Selector(_Catalogue(model.items, model.table, model.popularity))
+        self.selector = Selector(_Catalogue(model.items, model.table, model.popularity), len(model.placements))
         self._applied: dict[Hashable, Applied] = {}
         self._selections: dict[str, Selection] = {}
         self._lock = new_lock()

@@ -10,9 +10,9 @@
     name        = letters, digits, "_", "." and "-", or anything within quotes or backticks
     value       = a number, true, false, or text within quotes; a quote is doubled within a text
 
-A name is a column of the items table, `id` or `popularity`. An item with several values (genres) equals each of them.
-Dates are text, such as '2026-01-31'. `contains` ignores case. An item whose value is missing meets no comparison, nor
-its negation, only `is missing`.
+A name is a column of the items table, `id`, `popularity`, or `new`: whether an item came after training. An item with
+several values (genres) equals each of them. Dates are text, such as '2026-01-31'. `contains` ignores case. An item
+whose value is missing meets no comparison, nor its negation, only `is missing`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ DEEPEST = 50  # levels of parentheses and negations
 SHOWN = 40  # characters on either side of a mistake
 MOST_COMPARED = 5_000  # words, in search of the one that was meant
 ID = "id"
+NEW = "new"
 TOKEN = re.compile(
     r"""\s*(?:
         (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]+`)
@@ -77,15 +78,17 @@ class Selection:
 class Selector:
     """Finds the items of a catalogue that meet conditions. Each column is read once."""
 
-    def __init__(self, catalogue: Items) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Items, new: int = 0) -> None:
+        """new: how many of the items, the last ones, came after training."""
+        self._catalogue, self._new = catalogue, new
         self._columns: dict[str, Column] = {ID: IdColumn(catalogue.items)}
 
     @property
     def names(self) -> list[str]:
         """What conditions can be about."""
         table = self._catalogue.table
-        return [ID, *([] if table is None else table.column_names), POPULARITY]
+        names = [ID, *([] if table is None else table.column_names), POPULARITY]
+        return [*names, NEW] if self._new and NEW not in names else names
 
     def __call__(self, condition: str) -> Selection:
         """The items that meet a condition; a `RequestError` says where it is wrong."""
@@ -99,6 +102,9 @@ class Selector:
             if name == POPULARITY:
                 counts = self._catalogue.popularity
                 self._columns[name] = NumberColumn(counts, np.ones(len(counts), dtype=bool))
+            elif name == NEW and NEW in self.names and (table is None or NEW not in table.column_names):
+                is_new = np.arange(len(self._catalogue.items)) >= len(self._catalogue.items) - self._new
+                self._columns[name] = NumberColumn(is_new.astype(np.float64), np.ones_like(is_new), "boolean")
             elif table is not None and name in table.column_names:
                 self._columns[name] = read_column(table.column(name), "" if name == TITLE else SEPARATOR)
             else:

@@ -22,6 +22,7 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import fresh_names
+from macrid.control.contrast import Contrast
 from macrid.control.engine import Engine
 from macrid.control.search import Search, titles_of
 from macrid.control.titles import Titles
@@ -50,6 +51,7 @@ from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
 from macrid.serving.card import Card
 from macrid.serving.events import EventStore
+from macrid.serving.facts import Facts
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
 from macrid.serving.users import KnownUsers
@@ -136,6 +138,14 @@ class Hosted:
     # Items
 
     @cached_property
+    def facts(self) -> Facts:
+        return Facts(self.model)
+
+    @cached_property
+    def contrast(self) -> Contrast:
+        return Contrast([] if self.space is None else self.space.columns)
+
+    @cached_property
     def attributes(self) -> list[dict[str, Any]]:
         """What rules can be about."""
         return attributes_of(self.model)
@@ -167,7 +177,7 @@ class Hosted:
         return f"{len(ids)} unknown item{'s' * (len(ids) > 1)}: {shown}; {self.model.id_hint()}"
 
     def ref(self, position: int) -> dict[str, Any]:
-        """Id, title and concept of an item; cached, do not change it."""
+        """Id, title, concept and facts of an item; cached, do not change it."""
         ref = self._refs.get(position)
         if ref is None:
             title = None if self.titles is None else self.titles[position]
@@ -178,6 +188,8 @@ class Hosted:
                 if self.space.is_shared[position]:
                     second, share = (part[position] for part in self.space.second)
                     ref |= {"second_concept": int(second), "second_share": round(float(share), 4)}
+            if facts := self.facts.of(position):
+                ref["facts"] = facts
             if (placement := self.model.placement(position)) is not None:
                 ref |= {"new": True, "placed": str(placement)}
             self._refs[position] = ref

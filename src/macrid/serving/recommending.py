@@ -194,6 +194,7 @@ def recommended(
         ]
     if answer.before is not None:
         content |= _moved(hosted, answer.before, answer.ranking)
+        content["differences"] = _differences(hosted, answer, answer.before)
         content["moves"] = [move.as_json() for move in answer.moves]
         content["effects"] = [effect.as_json() for effect in answer.effects]
     if before:
@@ -238,6 +239,13 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
         for kind, group in kinds.items()
     }
     return {"moved": moved}
+
+
+def _differences(hosted: Hosted, answer: Answer, before: Ranking) -> list[dict[str, Any]]:
+    """In the attributes' own terms; of what was moved first."""
+    asked = {move.towards for move in answer.moves if move.towards is not None}
+    found = hosted.contrast.differences(before.positions, answer.ranking.positions, first=asked)
+    return [difference.as_json() for difference in found]
 
 
 def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:

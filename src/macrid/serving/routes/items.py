@@ -62,7 +62,7 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     attributes.pop("title", None)
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
-    unknown = ("concept_share", "second_concept", "second_share", "new", "placed")
+    unknown = ("concept_share", "second_concept", "second_share", "facts", "new", "placed")
     found = {**dict.fromkeys(unknown), **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}

@@ -165,6 +165,18 @@ class MeasuredEffect(KnobEffect, json_schema_serialization_defaults_required=Tru
     """Display text: the move in the attribute's units, such as "29 → 64 % of the list"; empty if unknown."""
 
 
+class GeneralEffect(MeasuredEffect, json_schema_serialization_defaults_required=True):
+    """What an attribute does to lists, moved in all concepts together."""
+
+    attribute: str
+    """The column of the items table, such as "genres"."""
+    value: str | None
+    """Its value, such as "Comedy"; None for a number."""
+    less: str
+    """Describes the low end in a word, such as "older"."""
+    more: str
+
+
 class Dimension(DimensionName, json_schema_serialization_defaults_required=True):
     """A dimension of a concept, along the axes in use."""
 
@@ -241,7 +253,7 @@ class Model(Wire):
     """To colour the map by."""
     towards: list[str]
     """Attributes that moves can go towards, strongest effect first."""
-    towards_effects: list[MeasuredEffect]
+    towards_effects: list[GeneralEffect]
     """What moves towards these attributes do, from −2 to 2; without those that do nothing."""
     limits: Limits
     concepts: list[Concept]

@@ -50,6 +50,18 @@ class Moved(BaseModel):
     down: list[Change]
 
 
+class Difference(Wire):
+    """An attribute in which two lists differ."""
+
+    name: str
+    """Such as "year", or "genres: Comedy" for one value."""
+    value: str | None
+    """The value, if it counts items that have one."""
+    before: float
+    """The mean over the list's items, or how many of them have the value."""
+    after: float
+
+
 class Effect(Wire):
     """The effect of a move on a coordinate or on the share of a concept."""
 
@@ -101,6 +113,8 @@ class Recommended(Wire):
     """With `by_concept`; largest share first."""
     moved: Moved | None = None
     """With moves."""
+    differences: list[Difference] | None = None
+    """With moves: the attributes in which the list now differs most from the list before; moved ones first."""
     before: list[Scored] | None = None
     """With `before`: the list without the moves."""
     moves: list[Move] | None = None

@@ -71,6 +71,9 @@ export const encode = (request, signal) => ask("POST", "/encode", request, signa
 /** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
 
+/** @param {string} text @returns {Promise<components["schemas"]["Wishes"]>} */
+export const words = (text) => ask("POST", "/words", { text });
+
 /** @returns {Promise<components["schemas"]["ItemAttributes"]>} */
 export const attributes = () => ask("GET", "/attributes");
 

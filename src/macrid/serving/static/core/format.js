@@ -68,3 +68,12 @@ export function anything(value) {
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
+
+/**
+ * With a capital letter first.
+ * @param {string} text
+ */
+export const capital = (text) => {
+  const [first = "", ...rest] = text;
+  return first.toLocaleUpperCase() + rest.join("");
+};

@@ -12,11 +12,13 @@ const LISTS = ["overall", "concepts", "shelves", "concept"];
  * The query of a state: "" or "?…".
  * @param {State} state
  * @param {string | null} run the run being served
+ * @param {boolean} isChosen whether an empty history is what somebody chose
  */
-export function write(state, run = null) {
+export function write(state, run = null, isChosen = false) {
   const query = new URLSearchParams();
   if (state.view !== VIEWS[0]) query.set("view", state.view);
-  if (state.user !== null) query.set("user", state.user);
+  if (isNobody(state) && isChosen) query.set("empty", "1");
+  else if (state.user !== null) query.set("user", state.user);
   else for (const id of state.history) query.append("item", id);
   for (const { concept, dimension, to, share, towards, amount, axis, name, concept_name } of state.moves) {
     if (towards !== undefined && amount !== undefined) query.append("towards", joined(towards, short(amount)));
@@ -28,12 +30,19 @@ export function write(state, run = null) {
   if (Object.keys(state.rules).length) query.set("rules", JSON.stringify(state.rules));
   if (state.concept !== null) query.set("concept", String(state.concept));
   if (state.list !== LISTS[0]) query.set("list", state.list);
+  if (state.n !== null) query.set("n", String(state.n));
   if (state.walk.item !== null) query.set("from", state.walk.item);
   if (state.walk.dimension !== null) query.set("along", String(state.walk.dimension));
   if (state.by !== null) query.set("by", state.by);
   const text = query.toString();
   return text && `?${text}`;
 }
+
+/** @param {State} state @returns {boolean} whether there is neither a customer nor a history */
+export const isNobody = ({ user, history }) => user === null && history.length === 0;
+
+/** @param {string} search @returns {boolean} whether somebody chose to start with an empty history */
+export const isChosen = (search) => new URLSearchParams(search).has("empty");
 
 /** @param {string} search @returns {State} */
 export function read(search) {
@@ -51,6 +60,7 @@ export function read(search) {
     run: moves.length ? query.get("run") : null,
     concept,
     list: list === "concept" && concept === null ? "overall" : list,
+    n: natural(query.get("n")) || null,
     walk: { item: query.get("from"), dimension: natural(query.get("along")) },
     by: query.get("by"),
   };

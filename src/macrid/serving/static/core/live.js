@@ -5,11 +5,12 @@ import * as api from "./api.js";
 import { applied, isSame, keyOf } from "./moves.js";
 
 /** @import { Store } from "./store.js" */
-/** @import { DiversityCost, Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
+/** @import { Difference, DiversityCost, Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
 /** @typedef {"encoded" | "historyItems" | "lists" | "before" | "busy"} Part */
 /** @typedef {{ concept: number | null, rows: "concepts" | "shelves" | null }} Shape which list is asked for: of one concept, of all, or rows */
 
-const N = 24;
+export const N = 24; // items of a list, unless somebody wants more or fewer
+const RETRY = [1_000, 2_000, 4_000, 8_000, 15_000]; // ms between attempts to reach a service that is away
 
 /** Listeners are told which parts are new. */
 export class Live {
@@ -35,6 +36,10 @@ export class Live {
   historyItems = null;
   /** @type {unknown} */
   error = null;
+  /** Whether the service is away; what was shown last stays. */
+  isAway = false;
+  /** @type {Difference[]} Attributes in which the list differs from the one before the moves. */
+  differences = [];
   /** @type {Map<string, Shown>} Every item seen so far. */
   items = new Map();
   isBusy = false;
@@ -46,12 +51,16 @@ export class Live {
   /** @type {string | null} What the lists shown are the answer to. */
   #answered = null;
   #wanted = ""; // what was asked last
+  #listed = ""; // whose lists are shown
   #ruled = "{}"; // the rules of the lists shown
   /** @type {Store} */
   #store;
   /** @type {Set<(parts: Part[]) => void>} */
   #listeners = new Set();
   #control = new AbortController();
+  #attempts = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #retrying;
   /** @type {Model | null} */
   #card = null;
   #resolve = /** @type {(card: Model) => void} */ (() => {});
@@ -65,7 +74,7 @@ export class Live {
       if (changed.includes("user") || changed.includes("history")) this.meet();
       else {
         if (this.who) this.#keepUp();
-        if (["list", "concept", "rules"].some((name) => changed.includes(/** @type {keyof State} */ (name)))) this.#compare();
+        if (["list", "concept", "rules", "n"].some((name) => changed.includes(/** @type {keyof State} */ (name)))) this.#compare();
       }
     });
   }
@@ -96,11 +105,12 @@ export class Live {
     this.isStarted = true;
     this.#control.abort();
     this.#control = new AbortController();
+    clearTimeout(this.#retrying);
     this.#unmoved.clear();
     Object.assign(this, { isBusy: false, error: null, historyItems: null, warnings: [] });
     this.#answered = null;
     if (!this.who) {
-      Object.assign(this, { encoded: null, lists: null, shares: null, historyItems: [] });
+      Object.assign(this, { encoded: null, lists: null, shares: null, historyItems: [], differences: [] });
       this.#tell("encoded", "historyItems", "lists");
       return;
     }
@@ -125,8 +135,8 @@ export class Live {
 
   /** @param {Shown[]} items */
   remember(items) {
-    for (const { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed } of items) {
-      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed });
+    for (const { id, title, concept, concept_share, second_concept, second_share, facts, new: isNew, placed } of items) {
+      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share, facts, new: isNew, placed });
     }
   }
 
@@ -144,10 +154,10 @@ export class Live {
 
   /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
   #request(moves, { concept, rows }) {
-    const { user, history, run, rules: chosen } = this.#store.get();
+    const { user, history, run, n, rules: chosen } = this.#store.get();
     const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
     const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
-    const most = this.#card ? Math.min(N, this.#card.limits.n, this.#card.items - seen) : N;
+    const most = this.#card ? Math.min(n ?? N, this.#card.limits.n, this.#card.items - seen) : n ?? N;
     return {
       ...this.who,
       n: Math.max(1, most),
@@ -195,13 +205,14 @@ export class Live {
 
   /** @param {Shape} shape */
   #key(shape) {
-    const { moves, rules } = this.#store.get();
-    return keyOf(moves) + JSON.stringify([shape, rules]);
+    const { moves, rules, n } = this.#store.get();
+    return keyOf(moves) + JSON.stringify([shape, rules, n]);
   }
 
   /** @param {Shape} shape */
   #unmovedKey(shape) {
-    return JSON.stringify([shape, this.#store.get().rules]);
+    const { rules, n } = this.#store.get();
+    return JSON.stringify([shape, rules, n]);
   }
 
   /** One request at a time; if the state has moved on when it is answered, one for the newest state. */
@@ -236,6 +247,8 @@ export class Live {
 
   /** What is wrong with rules is said beside them; the list stays. @param {unknown} error */
   #fail(error) {
+    if (error instanceof api.ApiError && error.status === 0) this.#wait();
+    if (this.#listed !== JSON.stringify(this.who)) this.lists = null;
     if (error instanceof api.ApiError && error.at?.startsWith("rules") && this.lists) {
       this.rulesError = error.detail.replace(/^rules\./, "");
       this.#answered = this.#wanted;
@@ -243,8 +256,23 @@ export class Live {
     this.#tell("lists");
   }
 
+  /** The service is away: try again soon, then less and less often. What is shown stays. */
+  #wait() {
+    this.isAway = true;
+    clearTimeout(this.#retrying);
+    this.#retrying = setTimeout(() => this.retry(), RETRY[Math.min(this.#attempts, RETRY.length - 1)]);
+    this.#attempts += 1;
+  }
+
+  /** Ask again for what failed. */
+  retry() {
+    if (!this.who) return;
+    if (this.encoded === null || this.historyItems === null) this.meet();
+    else this.#keepUp();
+  }
+
   /** @param {Recommended} answer @param {State} state @param {Shape} shape */
-  #take(answer, { moves, list, run, rules }, shape) {
+  #take(answer, { moves, list, run, rules, n }, shape) {
     this.remember(answer.items);
     const hasMoves = moves.length > 0;
     const one = { concept: shape.concept, items: answer.items, moved: hasMoves ? (answer.moved ?? null) : null };
@@ -256,7 +284,9 @@ export class Live {
     } else if (list === "concepts" && this.lists && this.lists.length > 1) {
       this.lists = this.lists.map((row) => (row.concept === shape.concept ? one : row));
     } else this.lists = [one];
-    if (!hasMoves) this.#unmoved.set(JSON.stringify([shape, rules]), this.lists);
+    if (!hasMoves) this.#unmoved.set(JSON.stringify([shape, rules, n]), this.lists);
+    this.differences = hasMoves ? (answer.differences ?? []) : [];
+    [this.isAway, this.#attempts, this.#listed] = [false, 0, JSON.stringify(this.who)];
     this.shares = answer.shares ?? null;
     this.hasShelves = shape.rows === "shelves";
     this.hasRules = Object.keys(rules).length > 0;
