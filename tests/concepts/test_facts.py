@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macrid.concepts.facts import NEAR, Facts, Number, Values, facts_of, loss
+from macrid.concepts.facts import FAR, NEAR, Facts, Number, Values, facts_of, loss
 from macrid.concepts.space import space_of
 from macrid.evaluation.agreement import scores_of
 from tests.planted import planted
@@ -44,14 +44,14 @@ def test_a_category_is_kept_or_lost():
     assert [colours.is_known(item) for item in range(4)] == [True, True, True, False]
 
 
-def test_numbers_are_kept_while_near_and_lost_by_half_and_more_beyond():
+def test_numbers_are_kept_while_near_and_lost_the_further_they_are():
     years = Number("year", np.array([*range(1900, 2001), np.nan]))
     lost = years.lost(50)
     assert (lost[41:60] == 0).all()  # a tenth of 90 years
-    assert lost[40] == pytest.approx(0.5 + 0.5 * (10 / 90 - NEAR) / (1 - NEAR))
-    assert (np.diff(lost[60:101]) > 0).all()
-    assert lost[-1] == 1
-    assert loss(np.array([0, NEAR, 1, 7])).tolist() == [0, 0, 1, 1]
+    assert lost[40] == pytest.approx((10 / 90 - NEAR) / (FAR - NEAR), abs=1e-6)
+    assert (np.diff(lost[60:96]) > 0).all()  # half of 90 years
+    assert lost[96:].tolist() == [1] * 6
+    assert loss(np.array([0, NEAR, 0.3, FAR, 7])) == pytest.approx([0, 0, 0.5, 1, 1])
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.floats(0.1, 100), st.floats(-100, 100))

@@ -158,6 +158,9 @@ def test_along_a_tag_the_other_tags_are_held(watches):
     meaning_of(model).names = type(names)(names.concepts, dimensions)
     walk = traverse(model, item_of(model, "oversized steel watch, orange strap"), METAL, keep_start=True)
     assert "other tags" in walk.held
+    assert traverse(model, walk.ids[0], METAL, hold=["tags"]) == traverse(
+        model, walk.ids[0], METAL, hold=["other tags"]
+    )
     rows = rows_of(model, walk)
     has_quartz = ["quartz" in row["tags"] for row in rows]
     assert has_quartz == sorted(has_quartz, reverse=True)

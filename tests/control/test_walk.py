@@ -336,7 +336,7 @@ def a_shelf(seed, sizes=(3, 3, 2, 3), dim=4):
 
 
 def naive_cost(way, costs, first=0):
-    """Attributes lost, stops of other subranges, and steps back by a tenth of a spread; infinite if values repeat."""
+    """Attributes lost, stops of other subranges, and steps back by a fifth of a spread; infinite if values repeat."""
     total = sum(
         costs.lost[item] + (0 if costs.subrange[item] == step else OUTSIDE) for step, item in enumerate(way, first)
     )
@@ -344,7 +344,7 @@ def naive_cost(way, costs, first=0):
         if costs.values[two] <= costs.values[one]:
             return math.inf
         back = costs.along[one] - costs.along[two]
-        total += 0.0 if math.isnan(back) else min(max(back / 0.1, 0.0), 1.0)
+        total += 0.0 if math.isnan(back) else min(max(back / 0.2, 0.0), 1.0)
     return total
 
 

@@ -14,6 +14,7 @@ from macrid.data.attributes import BINS, Attribute, is_date, kind_of, quantile_b
 from macrid.evaluation.agreement import scores_of
 
 NEAR = 0.1  # of the spread: numbers no further apart count as equal
+FAR = 0.5  # numbers as far apart as this have nothing in common
 ROUNDING = 1e-9
 SPREAD = (5, 95)  # percentiles, so that a few items of another kind do not widen it
 WIDE = 10.0  # ratio of these percentiles from which numbers are compared by their ratio
@@ -147,8 +148,8 @@ def _fact(attribute: Attribute, space: Space, members: np.ndarray) -> Fact:
 
 
 def loss(distance: np.ndarray) -> np.ndarray:
-    """What a difference of numbers, in spreads, loses: nothing if they are near, else from one half to 1."""
-    return np.where(distance <= NEAR + ROUNDING, 0.0, np.minimum(0.5 + 0.5 * (distance - NEAR) / (1 - NEAR), 1.0))
+    """What a difference of numbers, in spreads, loses: nothing while they are near, all of it when they are far."""
+    return np.clip((distance - NEAR - ROUNDING) / (FAR - NEAR), 0.0, 1.0)
 
 
 def _explained(groups: np.ndarray, scores: np.ndarray) -> float:

@@ -67,25 +67,31 @@ def held_of(space: Space, concept: int, dimension: int, start: int, wanted: Sequ
     own = None if walked.column is None else walked.column.attribute
     if wanted is not None:
         free = _chosen(wanted, {**{fact.name: fact for fact in facts.all if fact.name != own}, **free}, start)
-    others = [f"other {name}" if isinstance(fact, Values) and fact.is_part else name for name, fact in free.items()]
     lost = np.column_stack([np.zeros((len(values), 0)), *(fact.lost(start) for fact in free.values())])
     known = {fact.name for fact in facts.all if fact.is_known(start)}
     tied = tuple(name for name in apart.tied if name in known and name not in (own, *free))
+    names = tuple(map(_label, free.values()))
     if walked.column is None:
-        return Held(tuple(others), lost, tied)
+        return Held(names, lost, tied)
     followed = next((fact for fact in facts.all if fact.name == key), Number(key, values))
     along = walked.sign * (followed.scaled if isinstance(followed, Number) else values)
-    return Held(tuple(others), lost, tied, along)
+    return Held(names, lost, tied, along)
+
+
+def _label(fact: Fact) -> str:
+    return f"other {fact.name}" if isinstance(fact, Values) and fact.is_part else fact.name
 
 
 def _chosen(wanted: Sequence[str], free: dict[str, Fact], start: int) -> dict[str, Fact]:
+    """Those wanted, by name or label."""
+    labelled = {**{_label(fact): fact for fact in free.values()}, **free}
     for name in wanted:
-        if name not in free:
+        if name not in labelled:
             choices = f"choose from {', '.join(free)}" if free else "nothing else is known about the items"
             raise RequestError(f"cannot hold '{name}'; {choices}")
-        if not free[name].is_known(start):
+        if not labelled[name].is_known(start):
             raise RequestError(f"cannot hold '{name}', which the start has no value of; choose another")
-    return {name: free[name] for name in wanted}
+    return {fact.name: fact for fact in map(labelled.__getitem__, wanted)}
 
 
 def _named(space: Space, concept: int) -> dict[int, _Followed]:

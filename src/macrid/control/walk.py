@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from macrid.concepts.facts import NEAR
 from macrid.errors import RequestError
 
 PRECISION = 1e-9  # of a range's ends, relative to the limit
@@ -24,6 +23,7 @@ TIE = 1e-6  # prototypes this near to the closest count as equally close: vector
 GAMMA = 0.3
 # There, a width of 512 improves the objective by 7 % over 1, 1.4 % over 16, 0.7 % over 32 and 0.4 % over 64.
 WIDTH = 32
+BACK = 0.2  # spreads: as long a step back along the attribute costs as much as an attribute lost
 # A stop from a neighbouring subrange must keep more than its own would, by this share of an attribute.
 OUTSIDE = 0.1
 MOST_CANDIDATES = 64  # for a stop of a walk that holds something: those that keep the most
@@ -237,7 +237,7 @@ class Costs:
         steps = np.where(self.values[after] > self.values[before][:, None], 0.0, np.inf)
         if self.along is None:
             return steps
-        back = (self.along[before][:, None] - self.along[after]) / NEAR
+        back = (self.along[before][:, None] - self.along[after]) / BACK
         return steps + np.nan_to_num(np.clip(back, 0.0, 1.0))
 
     def at(self, step: int, items: np.ndarray) -> np.ndarray:
