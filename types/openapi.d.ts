@@ -799,6 +799,7 @@ export interface components {
             title?: string | null;
             value: number;
             start: boolean;
+            differs: string[];
         };
         TasteFilter: {
             concept: number | string;
@@ -817,6 +818,8 @@ export interface components {
             min_users?: number;
             /** @default false */
             keep_start?: boolean;
+            /** @default true */
+            hold?: boolean | string[];
         };
         Traversed: {
             concept: number;
@@ -826,6 +829,8 @@ export interface components {
             open: boolean[];
             start: number;
             steps: number;
+            held: string[];
+            tied: string[];
             items: components["schemas"]["Stop"][];
         };
         Understood: {

@@ -119,5 +119,5 @@ def _traverse(hosted: Hosted, body: requests.TraverseRequest) -> dict[str, Any]:
     else:
         person = person_of(hosted, body.history, body.user)
         start["history"] = [model.items[int(at)] for at in person.history]
-    options = body.model_dump(include={"dimension", "steps", "concept", "min_users", "keep_start"})
+    options = body.model_dump(include={"dimension", "steps", "concept", "min_users", "keep_start", "hold"})
     return traverse(model, **start, **options).as_json()

@@ -236,6 +236,8 @@ class Stop(ItemRef):
     """Its coordinate."""
     start: bool
     """Whether the walk starts here."""
+    differs: list[str]
+    """What was held, but the item does not have as the start has it."""
 
 
 class Traversed(Wire):
@@ -248,4 +250,8 @@ class Traversed(Wire):
     open: list[bool]
     start: float
     steps: int
+    held: list[str]
+    """Attributes and named dimensions that the items keep wherever the catalogue allows it."""
+    tied: list[str]
+    """Other attributes that necessarily move with the dimension."""
     items: list[Stop]

@@ -124,6 +124,8 @@ class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001",
     """Choose only items that at least this many users had."""
     keep_start: bool = False
     """Always include the item itself."""
+    hold: bool | list[Name] = True
+    """Keep the item's other attributes wherever the catalogue allows it; names hold just those."""
 
 
 class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):
