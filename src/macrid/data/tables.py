@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from macrid.data.columns import encode_ids, numbers, row_text
+from macrid.data.columns import encode_ids, numbers, row_text, shown
 from macrid.data.ids import Ids
 from macrid.data.signatures import is_parquet, why_no_table
 from macrid.data.texts import check_text, is_utf8
@@ -194,7 +194,7 @@ class DelimitedTable(Table):
 
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
         places = [self.columns.index(name) for name in columns]
-        read = self._lines if self.double_colon else self.text.records
+        read: Any = self._lines if self.double_colon else self.text.records
         with read(self.delimiter) as records:
             try:
                 first = list(islice(filter(None, records), rows + self.header))
@@ -240,7 +240,9 @@ class DelimitedTable(Table):
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
                 return self.read(columns, text, threads=False)
-            reason = re.sub(r"Row #(\d+)", lambda match: self.place(int(match[1]) - self.header - 1), reason)
+            if row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", reason):
+                place, cells = self.place(int(row[1]) - self.header - 1), shown(row[4])
+                reason = f"{place} has {row[3]} cells, and the header {row[2]}: {cells}"
             raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
@@ -252,8 +254,9 @@ def open_table(
     no_header_names: Sequence[str] = EVENT_COLUMNS,
     encoding: str | None = None,
 ) -> Table:
-    """Open a path (Parquet by suffix or content, else text), a pandas or polars frame, or anything with the Arrow stream interface.
+    """Open a path, a pandas or polars frame, or anything with the Arrow stream interface.
 
+    A file is Parquet by its suffix or its content, otherwise text.
     encoding: of a text file; by default decided by its content, see `macrid.data.texts`.
     """
     if isinstance(source, Table):

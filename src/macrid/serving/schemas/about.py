@@ -234,6 +234,8 @@ class Model(Wire):
     has_titles: bool
     has_pictures: bool
     can_rename: bool
+    can_train: bool
+    """Whether people may train on a file of their own."""
     score_name: str
     metrics: dict[str, JsonValue] | None
     """As in metrics.json."""
