@@ -183,18 +183,17 @@ class Training:
                 raise RefusedError(409, "there are no events yet; upload them first")
             if what == "events":
                 self._clear()
-            with writing(self._place().name or "the folder of the runs", RunError, "serve a run from another folder"):
+            if size > (free := shutil.disk_usage(self._place()).free):
+                raise RefusedError(507, f"the file has {size:,} bytes, but only {free:,} are free on this disk")
+            with writing("the folder of the runs", RunError, "serve a run from another folder"):
                 if self._folder is None:
                     self._folder, self._alive = _new_folder(self._place())
                 self._end()
                 shutil.rmtree(self._folder / what, ignore_errors=True)
                 (self._folder / what).mkdir()
-                free = shutil.disk_usage(self._folder).free
-            if size > free:
-                raise RefusedError(507, f"the file has {size:,} bytes, but only {free:,} are free on this disk")
             self._files.pop(what, None)
             self._message, self._state = None, "uploading"
-            return self._folder / what / (_plain(name) or f"{what}.csv"), self._turn
+            return self._folder / what / (plain_name(name) or f"{what}.csv"), self._turn
 
     def _give_up(self, what: File, turn: int) -> None:
         """After an upload that failed."""
@@ -238,11 +237,12 @@ class Training:
         """Take what a process reports until it ends."""
         assert process.stdout is not None
         last: dict[str, Any] = {}
-        for line in process.stdout:
-            last = json.loads(line)
-            with self._lock:
-                if self._turn == turn:
-                    self._take(last)
+        with process.stdout as lines:
+            for line in lines:
+                last = json.loads(line)
+                with self._lock:
+                    if self._turn == turn:
+                        self._take(last)
         status = process.wait()
         with self._lock:
             if self._turn == turn:
@@ -351,7 +351,7 @@ class Training:
         return text
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name for a file that any system allows and messages can use."""
     plain = re.sub(r'[\x00-\x1f\x7f:*?"<>|]', "_", re.split(r"[/\\]", name)[-1]).strip(" .")
     while len(plain.encode(errors="replace")) > LONGEST_NAME:
