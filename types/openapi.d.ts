@@ -86,6 +86,12 @@ export interface components {
             /** @default false */
             cross_validated?: boolean;
         };
+        CurvePoint: {
+            epoch: number;
+            accuracy: number | null;
+            loss: number;
+            is_best: boolean;
+        };
         Diff: {
             before: string | null;
             after: string;
@@ -168,6 +174,30 @@ export interface components {
             /** @default [] */
             warnings?: string[];
         };
+        EventColumns: {
+            user?: string | null;
+            item?: string | null;
+            rating?: string | null;
+        };
+        EventCounts: {
+            rows: number;
+            users: number;
+            items: number;
+            /** @default 0 */
+            below_min_rating?: number;
+            /** @default 0 */
+            duplicates?: number;
+            /** @default 0 */
+            short_users?: number;
+            /** @default 0 */
+            short_rows?: number;
+            /** @default 0 */
+            kept_users?: number;
+            /** @default 0 */
+            kept_items?: number;
+            /** @default 0 */
+            kept_rows?: number;
+        };
         EventsAdded: {
             added: number;
             known: number;
@@ -175,6 +205,22 @@ export interface components {
         };
         EventsRequest: {
             events: components["schemas"]["NewEvent"][];
+        };
+        ExaminedFile: {
+            is_table: boolean;
+            format: string | null;
+            columns: components["schemas"]["FileColumn"][];
+            columns_total: number;
+            preview: string[][];
+            roles: {
+                [key: string]: string | null;
+            };
+            counts: components["schemas"]["EventCounts"] | null;
+            ratings: components["schemas"]["Ratings"] | null;
+            items: components["schemas"]["ItemsTable"] | null;
+            problems: string[];
+            warnings: string[];
+            can_train: boolean;
         };
         Example: {
             id: string;
@@ -185,6 +231,12 @@ export interface components {
             low?: components["schemas"]["Example"][];
             /** @default [] */
             high?: components["schemas"]["Example"][];
+        };
+        FileColumn: {
+            name: string;
+            /** @enum {string} */
+            kind: "number" | "text" | "date" | "yes or no" | "list" | "empty";
+            examples: string[];
         };
         Found: {
             id: string;
@@ -255,6 +307,11 @@ export interface components {
         };
         ItemsRequest: {
             ids: (string | number)[];
+        };
+        ItemsTable: {
+            has_titles: boolean;
+            attributes: string[];
+            notes: string[];
         };
         JsonValue: unknown;
         Limits: {
@@ -344,6 +401,7 @@ export interface components {
             has_titles: boolean;
             has_pictures: boolean;
             can_rename: boolean;
+            can_train: boolean;
             score_name: string;
             metrics: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -413,6 +471,19 @@ export interface components {
             id: string;
             title?: string | null;
             amount: number;
+        };
+        RatingCount: {
+            value: number;
+            rows: number;
+        };
+        Ratings: {
+            lowest: number;
+            highest: number;
+            values: components["schemas"]["RatingCount"][];
+        };
+        ReadRequest: {
+            columns?: components["schemas"]["EventColumns"] | null;
+            min_rating?: number | null;
         };
         Ready: {
             /** @constant */
@@ -508,6 +579,15 @@ export interface components {
             shelves?: boolean | number | null;
             strict?: boolean | null;
         };
+        RunBeside: {
+            run: string;
+            source: string | null;
+            made: string;
+            is_current: boolean;
+        };
+        Runs: {
+            runs: components["schemas"]["RunBeside"][];
+        };
         Scored: {
             id: string;
             title?: string | null;
@@ -551,6 +631,55 @@ export interface components {
             title?: string | null;
             value: number;
             start: boolean;
+        };
+        TrainRequest: {
+            /** @default auto */
+            concepts?: number | "auto";
+            /**
+             * @default best
+             * @enum {string}
+             */
+            effort?: "quick" | "best";
+        };
+        Training: {
+            /** @enum {string} */
+            state: "idle" | "uploading" | "examining" | "understood" | "training" | "ready";
+            message: string | null;
+            files: {
+                [key: string]: string;
+            };
+            choice: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            understood: components["schemas"]["ExaminedFile"] | null;
+            progress: components["schemas"]["TrainingProgress"] | null;
+            result: components["schemas"]["TrainingResult"] | null;
+            limit: number;
+        };
+        TrainingProgress: {
+            phase: string;
+            text: string;
+            done: number;
+            total: number | null;
+            epochs: number;
+            curve: components["schemas"]["CurvePoint"][];
+            notes: string[];
+            is_stopping: boolean;
+            seconds: number;
+            seconds_left: number | null;
+        };
+        TrainingResult: {
+            run: string;
+            accuracy: number | null;
+            baselines: {
+                [key: string]: number | null;
+            };
+            epochs: number | null;
+            best_epoch: number | null;
+            seconds: number | null;
+            concepts: number | null;
+            is_stopped: boolean;
+            curve: components["schemas"]["CurvePoint"][];
         };
         TraverseRequest: {
             item?: string | number | null;

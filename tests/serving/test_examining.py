@@ -162,10 +162,10 @@ def test_columns_that_cannot_be_guessed_can_be_chosen(examined, tmp_path):
     for wrong, words in (
         ({"user": "who", "item": "who"}, "both"),
         ({"user": "nobody", "item": "what"}, "'nobody'"),
-        ({"user": None, "item": "what"}, "the customer"),
+        ({"item": "what"}, "the customer"),
     ):
         assert words in examined("events.csv", content, columns=wrong)["problems"][0]
-    assert "ratings" in examined("events.csv", GOOD, columns={"user": "user", "item": "item"}, min_rating=1.0)[
+    assert "ratings" in examined("events.csv", GOOD, columns={"rating": None}, min_rating=1.0)[
         "problems"
     ][0]  # fmt: skip
 
@@ -176,7 +176,7 @@ def test_a_file_of_numbers_without_a_header_loses_no_row(examined, tmp_path):
     assert found["can_train"]
     assert found["counts"]["rows"] == 320
     assert "called by their places" in found["warnings"][0]
-    assert len(Reading(tmp_path / "u.data", columns=found["roles"] | {"time": None}).interactions()) == 320
+    assert len(Reading(tmp_path / "u.data", columns=found["roles"]).interactions()) == 320
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_a_training_stopped_in_a_later_phase_is_finished(tmp_path, shop_files, p
     (tmp_path / "events.csv").write_bytes(shop_files[0])
     seen = []
     watch = Watch(seen.append, lambda: watch.phase == phase)
-    run = train(Reading(tmp_path / "events.csv"), tmp_path / "run", watch, 3, "quick")
+    run = train(Reading(tmp_path / "events.csv"), tmp_path / "run", watch, "quick", concepts=3)
     phases = [event["phase"] for event in seen if "phase" in event]
     assert phases.count("reading") == 1
     assert "comparing" not in phases

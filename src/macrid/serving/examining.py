@@ -54,7 +54,7 @@ class Reading:
     events: Path
     items: Path | None = None
     columns: dict[str, str | None] | None = None
-    """Of user, item and rating, if chosen; by default they are guessed."""
+    """Of user, item and rating, where chosen; the others are guessed."""
     min_rating: float | None = None
 
     def open(self) -> Table:
@@ -67,7 +67,7 @@ class Reading:
     def roles(self, table: Table) -> dict[str, str | None]:
         """The column of each role."""
         guessed = {role: table.guess(names) for role, names in NAMES.items()}
-        return guessed if self.columns is None else {**guessed, **dict.fromkeys(CALLED), **self.columns}
+        return guessed | (self.columns or {})
 
     def interactions(self) -> Interactions:
         """Everything, read for training."""

@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +36,7 @@ Effort = Literal["quick", "best"]
 EFFORTS: dict[str, dict[str, Any]] = {"quick": {"epochs": 30, "patience": 5, "baselines": False}, "best": {}}
 RUN = "run"  # in the folder of a job
 STOP = "stop"  # a file there: finish early
+SUFFIX = re.compile(r"\.(csv|tsv|tab|txt|dat|data|parquet|pq|gz|bz2|zst)$", re.IGNORECASE)
 BETWEEN = 0.2  # seconds, at least, between two reports of steps
 
 
@@ -58,18 +61,23 @@ class Job:
 
 
 class StoppedError(KeyboardInterrupt):
-    """Training shall finish early; a training that is interrupted keeps what it has."""
+    """A training shall finish early; one that is interrupted keeps what it has."""
+
+    def __init__(self, epochs: int | None) -> None:
+        """epochs: after which it was interrupted; None if it has them all."""
+        self.epochs = epochs
 
 
 @dataclass
 class Watch:
-    """Passes progress on, and interrupts a training that shall stop, once there is something to keep."""
+    """Passes progress on, and interrupts a training that shall stop, once, when there is something to keep."""
 
     tell: Callable[[dict[str, Any]], None]
     should_stop: Callable[[], bool]
     epochs: int = 0
     """Done."""
     phase: str = ""
+    _has_stopped: bool = False
     _said: str = ""
     _next: float = 0.0
 
@@ -82,8 +90,9 @@ class Watch:
             self.tell({"epoch": asdict(event.epoch)})
             return
         self.phase = event.phase
-        if self.epochs and self.should_stop():
-            raise StoppedError
+        if self.epochs and not self._has_stopped and self.should_stop():
+            self._has_stopped = True
+            raise StoppedError(self.epochs if self.phase == "training" else None)
         if event.text != self._said or time.monotonic() >= self._next:
             self._said, self._next = event.text, time.monotonic() + BETWEEN
             self.tell({"phase": event.phase, "text": event.text, "done": event.done, "total": event.total})
@@ -102,21 +111,36 @@ def origin_of(reading: Reading) -> dict[str, Any]:
 
 
 def train(
-    reading: Reading, out: Path, watch: Watch, concepts: int | str = "auto", effort: Effort = "best"
+    reading: Reading, out: Path, progress: Callable[[Progress], None], effort: Effort = "best", **options: Any
 ) -> TrainedRun:
-    """Train on a file. A training that is stopped keeps its best epoch, scored and named, without baselines."""
-    watch.tell({"phase": "reading", "text": f"reading {reading.events.name}", "done": 0, "total": None})
+    """Train on a file. After a `StoppedError` of `progress`, its best epoch is scored and named, without baselines.
+
+    options: as for `macrid.train`.
+    """
+    from macrid.fitting import Progress
     from macrid.workflow import train
 
-    parts, origin = split(reading.interactions()), origin_of(reading)
-    settings: dict[str, Any] = {"concepts": concepts, **EFFORTS[effort], "progress": watch, "origin": origin}
+    progress(Progress("reading", f"reading {reading.events.name}"))
+    data = reading.interactions()
+    if data.report is not None:
+        progress(Progress("note", str(data.report)))
+    parts = split(data)
+    settings: dict[str, Any] = {**EFFORTS[effort], **options, "progress": progress, "origin": origin_of(reading)}
     try:
         return train(parts, out, **settings)
-    except StoppedError:
-        if watch.phase == "training":
-            settings["epochs"] = watch.epochs
-    watch.should_stop = lambda: False
+    except StoppedError as stop:
+        if stop.epochs is not None:
+            settings["epochs"] = stop.epochs
     return train(parts, out, **{**settings, "resume": True, "baselines": False})
+
+
+def run_names(file: str) -> Iterator[str]:
+    """Names for the run of a file: like the file's, then with numbers."""
+    while SUFFIX.search(file):
+        file = SUFFIX.sub("", file)
+    name = re.sub(r"[^\w.-]+", "-", file).strip("-.")[:60] or "data"
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def summary(run: TrainedRun) -> dict[str, Any]:
@@ -151,7 +175,9 @@ def main(job: Job) -> None:
     warnings.showwarning = lambda message, *_, **__: tell({"note": str(message)})
     try:
         if job.train:
-            run = train(job.reading(), folder / RUN, Watch(tell, (folder / STOP).exists), job.concepts, job.effort)
+            tell({"phase": "reading", "text": "", "done": 0, "total": None})
+            watch = Watch(tell, (folder / STOP).exists)
+            run = train(job.reading(), folder / RUN, watch, job.effort, concepts=job.concepts)
             tell({"trained": summary(run)})
         else:
             tell({"understood": examine(job.reading())})

@@ -18,7 +18,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Literal
@@ -29,7 +28,7 @@ from macrid.models.forks import new_lock
 from macrid.serving.examining import for_people
 from macrid.serving.problems import RefusedError
 from macrid.serving.processes import NICE, how_it_ended, start
-from macrid.serving.trainer import EFFORTS, RUN, STOP, Effort, Job
+from macrid.serving.trainer import EFFORTS, RUN, STOP, Effort, Job, run_names
 from macrid.settings import ServingSettings, TrainingSettings
 
 State = Literal["idle", "uploading", "examining", "understood", "training", "ready"]
@@ -41,7 +40,6 @@ SETTLED = 60.0  # seconds in which a new folder has surely been locked
 PIECE = 1 << 20  # bytes written at once
 LONGEST_NAME = 200  # bytes
 PATIENT = 20.0  # seconds that a request waits for the examination of a file
-SUFFIX = re.compile(r"\.(csv|tsv|tab|txt|dat|data|parquet|pq|gz|bz2|zst)$", re.IGNORECASE)
 INSTEAD: dict[State, str] = {
     "idle": "there is no file yet; upload one",
     "uploading": "a file is being uploaded; wait for it",
@@ -284,7 +282,10 @@ class Training:
         assert self._progress is not None
         try:
             with writing("the new run", RunError):
-                run = _publish(self._folder / RUN, self._folder.parent, self._files["events"].name)
+                parent = self._folder.parent
+                names = run_names(self._files["events"].name)
+                run = next(parent / name for name in names if not (parent / name).exists())
+                replace_folder(self._folder / RUN, run)
         except RunError as error:
             self._fail(str(error))
             return
@@ -391,14 +392,3 @@ def remove_abandoned(parent: Path) -> None:
             with (folder / ALIVE).open("ab") as alive:
                 if lock(alive.fileno()):
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _publish(made: Path, parent: Path, file: str) -> Path:
-    """Move a run to a free name that is like the one of its file."""
-    while SUFFIX.search(file):
-        file = SUFFIX.sub("", file)
-    name = re.sub(r"[^\w.-]+", "-", file).strip("-.")[:60] or "data"
-    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    run = next(parent / free for free in names if not (parent / free).exists())
-    replace_folder(made, run)
-    return run
