@@ -183,20 +183,13 @@ export interface components {
             rows: number;
             users: number;
             items: number;
-            /** @default 0 */
-            below_min_rating?: number;
-            /** @default 0 */
-            duplicates?: number;
-            /** @default 0 */
-            short_users?: number;
-            /** @default 0 */
-            short_rows?: number;
-            /** @default 0 */
-            kept_users?: number;
-            /** @default 0 */
-            kept_items?: number;
-            /** @default 0 */
-            kept_rows?: number;
+            below_min_rating: number;
+            duplicates: number;
+            short_users: number;
+            short_rows: number;
+            kept_users: number;
+            kept_items: number;
+            kept_rows: number;
         };
         EventsAdded: {
             added: number;

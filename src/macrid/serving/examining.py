@@ -39,10 +39,11 @@ ROUGH = 100  # customers below which results are rough
 MOST_HELDOUT = 2_000  # customers to check on; more would only take longer
 TRIED = 5_000  # customers up to which the split is tried
 SAMPLE = 100  # rows that tell the kinds of columns
-PREVIEW = 6  # rows
+PREVIEW = 5  # rows
 MOST_COLUMNS = 200
 MOST_RATINGS = 12  # distinct ones that are listed
 LONGEST = 60  # characters of a value
+DROPPED = ("below_min_rating", "duplicates", "short_users", "short_rows", "kept_users", "kept_items", "kept_rows")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "\x1f": "'::'"}
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
@@ -141,7 +142,8 @@ def _counted(
         return None, None, None
     found.warnings += [f"{note[:1].upper()}{note[1:]}." for note in events.report.notes]
     ratings = None if events.ratings is None else _ratings(events.ratings)
-    counts = {"rows": events.report.rows, "users": len(events.users), "items": len(events.items)}
+    counts = dict.fromkeys(DROPPED, 0)
+    counts |= {"rows": events.report.rows, "users": len(events.users), "items": len(events.items)}
     try:
         kept = events if reading.min_rating is None else events.at_least(reading.min_rating)
         data = clean_events(*kept[:5], min_items=MIN_ITEMS, items=None)

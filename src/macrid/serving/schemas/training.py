@@ -48,15 +48,15 @@ class EventCounts(Wire):
     rows: int
     users: int
     items: int
-    below_min_rating: int = 0
-    duplicates: int = 0
-    short_users: int = 0
+    below_min_rating: int
+    duplicates: int
+    short_users: int
     """Users with too few items, who are left out."""
-    short_rows: int = 0
+    short_rows: int
     """Their rows."""
-    kept_users: int = 0
-    kept_items: int = 0
-    kept_rows: int = 0
+    kept_users: int
+    kept_items: int
+    kept_rows: int
 
 
 class RatingCount(Wire):

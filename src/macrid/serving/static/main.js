@@ -170,6 +170,7 @@ function tools() {
     h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
     iconButton("theme", "Light or dark", switchTheme),
   );
+  if (app.card.can_train) import("./training/training.js").then(({ mount }) => mount(app, byId("tools")));
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
