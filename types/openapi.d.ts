@@ -201,6 +201,12 @@ export interface components {
             before: number;
             after: number;
         };
+        CurvePoint: {
+            epoch: number;
+            accuracy: number | null;
+            loss: number;
+            is_best: boolean;
+        };
         Diff: {
             before: string | null;
             after: string;
@@ -289,6 +295,23 @@ export interface components {
             /** @default [] */
             warnings?: string[];
         };
+        EventColumns: {
+            user?: string | null;
+            item?: string | null;
+            rating?: string | null;
+        };
+        EventCounts: {
+            rows: number;
+            users: number;
+            items: number;
+            below_min_rating: number;
+            duplicates: number;
+            short_users: number;
+            short_rows: number;
+            kept_users: number;
+            kept_items: number;
+            kept_rows: number;
+        };
         EventsAdded: {
             added: number;
             known: number;
@@ -296,6 +319,22 @@ export interface components {
         };
         EventsRequest: {
             events: components["schemas"]["NewEvent"][];
+        };
+        ExaminedFile: {
+            is_table: boolean;
+            format: string | null;
+            columns: components["schemas"]["FileColumn"][];
+            columns_total: number;
+            preview: string[][];
+            roles: {
+                [key: string]: string | null;
+            };
+            counts: components["schemas"]["EventCounts"] | null;
+            ratings: components["schemas"]["Ratings"] | null;
+            items: components["schemas"]["ItemsTable"] | null;
+            problems: string[];
+            warnings: string[];
+            can_train: boolean;
         };
         Example: {
             id: string;
@@ -306,6 +345,12 @@ export interface components {
             low?: components["schemas"]["Example"][];
             /** @default [] */
             high?: components["schemas"]["Example"][];
+        };
+        FileColumn: {
+            name: string;
+            /** @enum {string} */
+            kind: "number" | "text" | "date" | "yes or no" | "list" | "empty";
+            examples: string[];
         };
         Found: {
             id: string;
@@ -407,6 +452,11 @@ export interface components {
             ids: (string | number)[];
             /** @default false */
             attributes?: boolean;
+        };
+        ItemsTable: {
+            has_titles: boolean;
+            attributes: string[];
+            notes: string[];
         };
         JsonValue: unknown;
         Limits: {
@@ -527,6 +577,7 @@ export interface components {
             has_pictures: boolean;
             can_edit: boolean;
             can_rename: boolean;
+            can_train: boolean;
             score_name: string;
             metrics: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -600,6 +651,19 @@ export interface components {
             id: string;
             title?: string | null;
             amount: number;
+        };
+        RatingCount: {
+            value: number;
+            rows: number;
+        };
+        Ratings: {
+            lowest: number;
+            highest: number;
+            values: components["schemas"]["RatingCount"][];
+        };
+        ReadRequest: {
+            columns?: components["schemas"]["EventColumns"] | null;
+            min_rating?: number | null;
         };
         Ready: {
             /** @constant */
@@ -704,6 +768,7 @@ export interface components {
             name: string;
             run_id: string;
             model: string;
+            source: string | null;
             items: number;
             trained: string;
             accuracy: number | null;
@@ -805,6 +870,55 @@ export interface components {
             concept: number | string;
             /** @default 0.25 */
             at_least?: number;
+        };
+        TrainRequest: {
+            /** @default auto */
+            concepts?: number | "auto";
+            /**
+             * @default best
+             * @enum {string}
+             */
+            effort?: "quick" | "best";
+        };
+        Training: {
+            /** @enum {string} */
+            state: "idle" | "uploading" | "examining" | "understood" | "training" | "ready";
+            message: string | null;
+            files: {
+                [key: string]: string;
+            };
+            choice: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            understood: components["schemas"]["ExaminedFile"] | null;
+            progress: components["schemas"]["TrainingProgress"] | null;
+            result: components["schemas"]["TrainingResult"] | null;
+            limit: number;
+        };
+        TrainingProgress: {
+            phase: string;
+            text: string;
+            done: number;
+            total: number | null;
+            epochs: number;
+            curve: components["schemas"]["CurvePoint"][];
+            notes: string[];
+            is_stopping: boolean;
+            seconds: number;
+            seconds_left: number | null;
+        };
+        TrainingResult: {
+            run: string;
+            accuracy: number | null;
+            baselines: {
+                [key: string]: number | null;
+            };
+            epochs: number | null;
+            best_epoch: number | null;
+            seconds: number | null;
+            concepts: number | null;
+            is_stopped: boolean;
+            curve: components["schemas"]["CurvePoint"][];
         };
         TraverseRequest: {
             item?: string | number | null;

@@ -269,6 +269,8 @@ class Model(Wire):
     can_edit: bool
     """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
+    can_train: bool
+    """Whether people may train on a file of their own."""
     score_name: str
     metrics: dict[str, JsonValue] | None
     """As in metrics.json."""
@@ -346,6 +348,8 @@ class RunBeside(Wire):
     """Its folder, for `beside` and `POST /v1/reload`."""
     run_id: str
     model: str
+    source: str | None
+    """Of its data, such as file or demo."""
     items: int
     """Without those added after training."""
     trained: str

@@ -221,6 +221,7 @@ function tools() {
     iconButton("keys", "Keys", openKeys, { title: "Keys (?)" }),
     iconButton("theme", "Light or dark", switchTheme),
   );
+  if (app.card.can_train) import("./training/training.js").then(({ mount }) => mount(app, byId("tools")));
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

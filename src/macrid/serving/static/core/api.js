@@ -166,7 +166,7 @@ function withQuery(path, params) {
  * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-async function ask(method, path, body, signal) {
+export async function ask(method, path, body, signal) {
   const sent = token;
   let answer;
   try {
@@ -190,7 +190,7 @@ async function ask(method, path, body, signal) {
 }
 
 /** @returns {Record<string, string>} */
-function headers(hasBody = false) {
+export function headers(hasBody = false) {
   return { ...(hasBody && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
 }
 
