@@ -9,7 +9,6 @@ moves is the list that an answer has as `before`. `macrid.control.accounting` co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -55,6 +54,9 @@ class Part:
     is_standing: bool = False
     """Whether it is a rule of the service."""
 
+    def __str__(self) -> str:
+        return f"{self.places:+,}".replace("-", "−") + f" {self.label}"
+
     def as_json(self) -> dict[str, Any]:
         """Without the fields that say nothing."""
         content: dict[str, Any] = {
@@ -91,9 +93,17 @@ class Account:
         """Without moves, if any."""
         return next(stage for stage in reversed(self.stages) if stage.kind != "move")
 
-    def places(self, *kinds: Kind) -> int:
-        """The places of all parts of these kinds together."""
-        return sum(part.places for part in self.parts if part.kind in kinds)
+    @property
+    def merged(self) -> tuple[Part, ...]:
+        """Parts with one for each item of the history, by the model and by neighbours together."""
+        merged: dict[Any, Part] = {}
+        for place, part in enumerate(self.parts):
+            key = part.item if part.item is not None else "others" if part.count else (place,)
+            old = merged.get(key)
+            if old is not None:
+                part = replace(old, places=old.places + part.places, amount=round(old.amount + part.amount, 3))
+            merged[key] = part
+        return tuple(merged.values())
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -111,17 +121,7 @@ class Account:
 
     def __str__(self) -> str:
         """In one line: "place 6 of 3,467, 444 for everybody: +372 Help!, +147 Yellow Submarine, …"."""
-        changed = [f"{part.places:+d} {part.label}".replace("-", "−", 1) for part in _merged(self.parts) if part.places]
+        changed = [str(part) for part in self.merged if part.places]
         place = f"place {self.rank:,} of {self.of:,}, {self.stages[0].rank:,} for {self.stages[0].label}"
         place = f"left out ({'; '.join(self.left_out)}), otherwise {place}" if self.left_out else place
         return f"{place}: {', '.join(changed)}" if changed else place
-
-
-def _merged(parts: Sequence[Part]) -> list[Part]:
-    """With one part for each item of the history, the strongest first."""
-    merged: dict[Any, Part] = {}
-    for place, part in enumerate(parts):
-        key = part.item if part.item is not None else "others" if part.count else place
-        old = merged.get(key)
-        merged[key] = part if old is None else replace(old, places=old.places + part.places)
-    return list(merged.values())

@@ -186,7 +186,7 @@ def _additions(model: Recommender, question: Question, steps: Sequence[_Step]) -
     additions: dict[int, Additions] = {}
     for at, step in enumerate(steps):
         if step.kind == "history":
-            additions[at] = additions_of_history(model, question.history, steps[0].values)
+            additions[at] = additions_of_history(model, question.history, steps[0].values, step.values)
         elif step.kind == "neighbours":
             assert isinstance(model, MacridVAE)
             additions[at] = additions_of_neighbours(model, question.history)
@@ -253,7 +253,8 @@ def _named(splits: Sequence[Split], most: int) -> np.ndarray:
 def _of_history(model: Recommender, history: np.ndarray, kind: Kind, own: Split, chosen: np.ndarray) -> Iterator[Part]:
     items = model.describe(history[chosen], np.zeros(len(chosen)))
     for at, item in zip(chosen.tolist(), items, strict=True):
-        yield Part(kind, item.title or str(item.id), int(own.places[at]), own.scores[at] / THOUSANDTHS, item.id)
+        amount = int(own.scores[at]) / THOUSANDTHS
+        yield Part(kind, item.title or str(item.id), int(own.places[at]), amount, item.id)
     others = np.delete(np.arange(len(history)), chosen)
     if len(others):
         label = f"{len(others):,} {'other ' * bool(len(chosen))}items of the history"

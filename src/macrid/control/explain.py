@@ -16,7 +16,7 @@ from macrid import markup
 from macrid.concepts.meaning import meaning_of
 from macrid.control.account import Account, Part
 from macrid.control.accounting import accounts_of
-from macrid.control.engine import Engine, Question
+from macrid.control.engine import Answer, Engine, Question
 from macrid.control.moves import Move
 from macrid.control.recommend import all_rules, is_strict, warn
 from macrid.control.rules import Rules
@@ -148,12 +148,17 @@ def explain(
         for note in answer.warnings:
             warnings.warn(note, RangeWarning, stacklevel=2)
     positions = answer.ranking.positions if items is None else model.positions(items, "items")
-    accounts = accounts_of(model, question, answer, positions)
+    return reasons_of(model, question, answer, positions, most)
+
+
+def reasons_of(model: Recommender, question: Question, answer: Answer, positions: np.ndarray, most: int) -> Reasons:
+    """Why some items have their places. answer: to the question. most: pulls per item."""
+    known, accounts = question.history, accounts_of(model, question, answer, positions)
     left_out = [np.delete(known, place) for place in range(len(known))]
     scores = np.concatenate(list(_scores(model, model.matrix([known, *left_out]), positions)))  # (1 + history, items)
     described = model.describe(positions, scores[0])
     history_items = model.describe(known, np.zeros(len(known)))
-    share = _shares(model, known)
+    share = shares_of(model, known)
     reasons = Reasons()
     for place, item in enumerate(described):
         amount = scores[0, place] - scores[1:, place]
@@ -177,8 +182,8 @@ def _scores(model: Recommender, histories: sp.csr_array, positions: np.ndarray) 
         yield model.scores(histories[start : start + at_once])[:, positions].cpu().numpy()
 
 
-def _shares(model: Recommender, known: np.ndarray) -> np.ndarray | None:
-    """(concepts,) of a history."""
+def shares_of(model: Recommender, known: np.ndarray) -> np.ndarray | None:
+    """(concepts,) of a history; None for a model without concepts."""
     if not isinstance(model, MacridVAE):
         return None
     confidence = model.confidence(model.matrix([known]))[0]

@@ -16,15 +16,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from torch import Tensor
 
 from macrid.concepts.space import space_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder, Mixture
 
-MOST_OPPONENTS = 1 << 11  # items overtaken, or overtaking, that are looked at; of more, some stand for all
-FEWEST_OPPONENTS = 16  # per item to account for
+MOST_OPPONENTS = 256  # items passed by an item, or passing it, that are looked at; of more, these stand for all
+COMPETITORS = 256  # best items that scores are relative to
 USERS = 128  # scored at once
 SCORES_AT_ONCE = 1 << 22  # users × items
 
@@ -51,8 +53,7 @@ class Split(NamedTuple):
 
 def split(additions: Additions, crossings: Sequence[Crossing]) -> list[Split]:
     """For every crossing, its places by their pushes, and the additions to the item's score."""
-    most = max(FEWEST_OPPONENTS, MOST_OPPONENTS // max(1, len(crossings)))
-    groups = [(_some(crossing.overtaken, most), _some(crossing.overtaking, most)) for crossing in crossings]
+    groups = [(_some(crossing.overtaken), _some(crossing.overtaking)) for crossing in crossings]
     columns = np.unique(np.concatenate([*([c.item] for c in crossings), *(part for pair in groups for part in pair)]))
     columns = columns.astype(np.int64)
     added = additions(columns)  # (history, columns)
@@ -79,16 +80,18 @@ def apportioned(parts: np.ndarray, total: int) -> np.ndarray:
     return whole.astype(np.int64)
 
 
-def additions_of_history(model: Recommender, history: np.ndarray, start: np.ndarray) -> Additions:
-    """By the model, without the linear part of a MacridVAE. start: scores without a history: (items,)."""
+def additions_of_history(model: Recommender, history: np.ndarray, start: np.ndarray, end: np.ndarray) -> Additions:
+    """By the model, without the linear part of a MacridVAE. start, end: scores without and with it: (items,)."""
     count = len(history)
+    best = np.argsort(-end, kind="stable")[:COMPETITORS]
 
     def additions(columns: np.ndarray) -> np.ndarray:
-        left_out = [np.delete(history, place) for place in range(count if count > 1 else 0)]
-        alone = scores_among(model, [history[place : place + 1] for place in range(count)], columns) - start[columns]
-        whole, *without = scores_among(model, [history, *left_out], columns)
-        if not without:
+        alone = scores_among(model, [history[place : place + 1] for place in range(count)], columns, best)
+        alone -= start[columns]
+        if count == 1:
             return alone
+        left_out = [np.delete(history, place) for place in range(count)]
+        whole, *without = scores_among(model, [history, *left_out], columns, best)
         return (alone + (count - 1) * (whole - np.stack(without))) / count
 
     return additions
@@ -96,32 +99,39 @@ def additions_of_history(model: Recommender, history: np.ndarray, start: np.ndar
 
 def additions_of_neighbours(model: MacridVAE, history: np.ndarray) -> Additions:
     """Those of the linear part, which are exact."""
-    neighbours = model.neighbours
+    neighbours, alone = model.neighbours, [history[place : place + 1] for place in range(len(history))]
     assert neighbours is not None
-
-    def additions(columns: np.ndarray) -> np.ndarray:
-        chosen = neighbours.columns(torch.from_numpy(columns).to(neighbours.device))
-        return chosen.scores(model.matrix([history[place : place + 1] for place in range(len(history))])).cpu().numpy()
-
-    return additions
+    return lambda columns: _in_parts(model, neighbours.scores, alone, columns)
 
 
 @torch.no_grad()
-def scores_among(model: Recommender, histories: Sequence[np.ndarray], columns: np.ndarray) -> np.ndarray:
-    """Scores of some items up to a number per user, without the linear part of a MacridVAE: (users, columns)."""
+def scores_among(
+    model: Recommender, histories: Sequence[np.ndarray], columns: np.ndarray, best: np.ndarray
+) -> np.ndarray:
+    """Scores of some items: (users, columns). Those of a MacridVAE are without its linear part, and log-probabilities
+    relative to the best items, which stand for all."""
     if not isinstance(model, MacridVAE):
-        at_once = max(1, SCORES_AT_ONCE // len(model.items))
-        parts = (model.matrix(histories[at : at + at_once]) for at in range(0, len(histories), at_once))
-        return np.concatenate([model.scores(part)[:, columns].cpu().numpy() for part in parts])
+        return _in_parts(model, model.scores, histories, columns)
     space = space_of(model)
-    whole, at = space.decoder, torch.from_numpy(columns).to(space.decoder.items.device)
+    whole, device = space.decoder, space.decoder.items.device
+    at = torch.from_numpy(np.concatenate([columns, best])).to(device)
     decoder = Decoder(whole.items[at], whole.log_assignment[at], whole.temperature, whole.is_hard)
     scores = []
     for start in range(0, len(histories), USERS):
         encoded = space.encode(model.matrix(histories[start : start + USERS]))
-        mixture = Mixture(*(torch.from_numpy(part).to(at.device) for part in encoded))
-        scores.append(decoder.log_probabilities(mixture).cpu().numpy())
+        log_p = decoder.log_probabilities(Mixture(*(torch.from_numpy(part).to(device) for part in encoded)))
+        relative = log_p[:, : len(columns)] - log_p[:, len(columns) :].logsumexp(dim=1, keepdim=True)
+        scores.append(relative.cpu().numpy())
     return np.concatenate(scores)
+
+
+def _in_parts(
+    model: Recommender, score: Callable[[sp.csr_array], Tensor], histories: Sequence[np.ndarray], columns: np.ndarray
+) -> np.ndarray:
+    """Some columns of scores that can be computed for all items only: (users, columns)."""
+    at_once = max(1, SCORES_AT_ONCE // len(model.items))
+    parts = (model.matrix(histories[at : at + at_once]) for at in range(0, len(histories), at_once))
+    return np.concatenate([score(part)[:, columns].cpu().numpy() for part in parts])
 
 
 def _fractions(pushes: np.ndarray) -> np.ndarray:
@@ -131,6 +141,7 @@ def _fractions(pushes: np.ndarray) -> np.ndarray:
     return np.where(total > 0, right / np.where(total > 0, total, 1), 1 / len(pushes))
 
 
-def _some(positions: np.ndarray, most: int) -> np.ndarray:
-    """All positions, or as many as allowed, evenly spaced."""
-    return positions if len(positions) <= most else positions[np.linspace(0, len(positions) - 1, most).astype(int)]
+def _some(positions: np.ndarray) -> np.ndarray:
+    """All positions, or as many as are looked at, evenly spaced."""
+    count = min(len(positions), MOST_OPPONENTS)
+    return positions[np.linspace(0, max(0, len(positions) - 1), count).astype(int)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from macrid.concepts.directions import directions_towards
 from macrid.control.engine import Answer, Question, changes
-from macrid.control.explain import Reason, explain
 from macrid.control.links import carried_over
 from macrid.control.moves import Move
 from macrid.control.recommend import shelf_name
@@ -19,14 +18,13 @@ from macrid.control.rules import Rules
 from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
+from macrid.serving.explaining import check_explainable, reasons
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import InvalidRulesError
 from macrid.serving.schemas import requests
 from macrid.serving.schemas import rules as schema
 from macrid.serving.service import Service
 
-LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
-MOST_PULLS = 3
 MOST_BATCH_ITEMS = 100_000  # in all lists together
 
 
@@ -142,36 +140,43 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-async def recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
-    """As the schema `Recommended`."""
+async def question_of(hosted: Hosted, service: Service, request: requests.Asking) -> tuple[Question, Person, list[str]]:
+    """What a request asks, about whom, and warnings."""
     rules, standing = await rules_of(hosted, service, request)
     required = any(each.strict for each in (*standing, *rules))
     person = await look_up(hosted, service, request, required)
     check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
-    if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
-        raise RequestError(
-            f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
-        )
     moves, warnings = await moves_of(hosted, service, request)
-    if request.by_concept or request.concept is not None:
+    if request.concept is not None:
         hosted.concepts()
     allowed, excluded, ignored = filters_of(hosted, request, request.include)
     question = Question(
         person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
-        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept, rules=rules, standing=standing,
+        bounded=request.bounded, concept=request.concept, rules=rules, standing=standing,
     )  # fmt: skip
-    if question.by_concept or any(each.shelves for each in (*standing, *rules)):  # slow, so kept out of the batches
+    return question, person, [*person.warnings, *warnings, *ignored]
+
+
+async def recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
+    """As the schema `Recommended`."""
+    question, person, warnings = await question_of(hosted, service, request)
+    if request.explain:
+        check_explainable(question)
+    if request.by_concept:
+        hosted.concepts()
+        question = replace(question, by_concept=True)
+    if question.by_concept or any(each.shelves for each in (*question.standing, *question.rules)):
+        # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
-    has_reasons = request.explain and len(person.history)
-    reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
+    why = await service.at_length(reasons, hosted, question, answer) if request.explain else {}
     if person.unknown and not len(person.history) and not answer.is_fallback:
-        ignored.append("no known item in the history: this is a user without tastes")
-    content = recommended(hosted, answer, person.unknown, request.before, reasons)
-    if request.moves and not moves:
+        warnings.append("no known item in the history: this is a user without tastes")
+    content = recommended(hosted, answer, person.unknown, request.before, why)
+    if request.moves and not question.moves:
         content["moves"] = []
-    return content | {"warnings": [*person.warnings, *warnings, *ignored, *content["warnings"]]}
+    return content | {"warnings": [*warnings, *content["warnings"]]}
 
 
 def recommended(
@@ -238,23 +243,6 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
         for kind, group in kinds.items()
     }
     return {"moved": moved}
-
-
-def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """The field `reason` of every listed item, by position."""
-    model = hosted.model
-    rankings = [answer.ranking, *answer.of_concepts.values(), *(shelf.ranking for shelf in answer.shelves)]
-    listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
-    ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
-    reasons = explain(model, history, ids, most=MOST_PULLS)
-    return {
-        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls], **_new(reason)}}
-        for at, reason in zip(listed, reasons, strict=True)
-    }
-
-
-def _new(reason: Reason) -> dict[str, str]:
-    return {} if reason.item.new is None else {"placed": str(reason.item.new)}
 
 
 async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest) -> dict[str, Any]:
