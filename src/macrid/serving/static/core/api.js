@@ -2,6 +2,7 @@
 // The service: one function for every question that the page asks.
 
 import { h } from "./dom.js";
+import { forPeople } from "./format.js";
 
 /** @import { components } from "#openapi" */
 /** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
@@ -171,7 +172,7 @@ async function ask(method, path, body, signal) {
     if (sent === token) await askForToken();
     return ask(method, path, body, signal);
   }
-  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`, problem?.errors?.[0]?.at ?? null);
+  throw new ApiError(answer.status, forPeople(problem?.detail ?? `${answer.status} ${answer.statusText}`), problem?.errors?.[0]?.at ?? null);
 }
 
 /** @returns {Record<string, string>} */

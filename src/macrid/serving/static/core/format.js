@@ -68,3 +68,15 @@ export function anything(value) {
 export function listed(words) {
   return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
+
+/**
+ * What the service says to programs, for a person: without addresses and options, in the words of the page.
+ * @param {string} detail
+ */
+export function forPeople(detail) {
+  return detail
+    .replace(/\s*\((?:[A-Z]+ \/|[^()]*--)[^()]*\)/g, "")
+    .replace(/; see \/\S+(?: or \/\S+)*/g, "")
+    .replace(/^no user /, "no customer ")
+    .replace("; known users: ", "; some that are known: ");
+}
