@@ -24,6 +24,11 @@ export interface components {
             notes: string[];
             total: number;
         };
+        AnsweredBy: {
+            run: string;
+            run_id: string;
+            concepts: string[];
+        };
         Attribute: {
             name: string;
             /** @enum {string} */
@@ -44,6 +49,13 @@ export interface components {
         Boost: {
             where: string;
             amount: number;
+        };
+        CarriedOver: {
+            /** @enum {string} */
+            kind: "move" | "rule";
+            what: string;
+            kept: boolean;
+            warning: string;
         };
         Change: {
             id: string;
@@ -78,6 +90,27 @@ export interface components {
         ConceptRename: {
             name: string;
         };
+        Contrast: {
+            name: string;
+            attribute: string;
+            value: string | null;
+            /** @enum {string} */
+            kind: "number" | "date" | "share";
+            left: number;
+            right: number;
+            left_known: number;
+            right_known: number;
+            strength: number;
+            left_is: string | null;
+        };
+        ContrastRequest: {
+            left: (string | number)[];
+            right: (string | number)[];
+        };
+        Contrasts: {
+            both: number;
+            attributes: components["schemas"]["Contrast"][];
+        };
         Correlation: {
             attribute: string;
             correlation: number;
@@ -92,6 +125,12 @@ export interface components {
             diff: {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+        };
+        Difference: {
+            name: string;
+            value: string | null;
+            before: number;
+            after: number;
         };
         Dimension: {
             concept: number;
@@ -193,9 +232,37 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            facts?: string[] | null;
             new?: boolean | null;
             placed?: string | null;
             popularity: number;
+        };
+        GeneralEffect: {
+            name: string;
+            concept: number | null;
+            dimension: number | null;
+            /** @default  */
+            axis: string;
+            users: number;
+            low: number | null;
+            high: number | null;
+            is_share: boolean;
+            moves: number;
+            monotonicity: number;
+            other: string | null;
+            other_moves: number | null;
+            leakage: number | null;
+            drift: number | null;
+            retention: number | null;
+            overlap: number;
+            smoothness: number;
+            /** @default 0 */
+            age: number;
+            label: string;
+            attribute: string;
+            value: string | null;
+            less: string;
+            more: string;
         };
         Health: {
             /** @constant */
@@ -216,6 +283,7 @@ export interface components {
             concept_share: number | null;
             second_concept: number | null;
             second_share: number | null;
+            facts: string[] | null;
             new: boolean | null;
             placed: string | null;
             popularity: number;
@@ -273,6 +341,7 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            facts?: string[] | null;
             new?: boolean | null;
             placed?: string | null;
             popularity: number;
@@ -361,6 +430,7 @@ export interface components {
             has_concepts: boolean;
             has_titles: boolean;
             has_pictures: boolean;
+            can_edit: boolean;
             can_rename: boolean;
             score_name: string;
             metrics: {
@@ -368,7 +438,7 @@ export interface components {
             } | null;
             attributes: components["schemas"]["Attribute"][];
             towards: string[];
-            towards_effects: components["schemas"]["MeasuredEffect"][];
+            towards_effects: components["schemas"]["GeneralEffect"][];
             limits: components["schemas"]["Limits"];
             concepts: components["schemas"]["Concept"][];
         };
@@ -467,12 +537,14 @@ export interface components {
             explain?: boolean;
             /** @default false */
             before?: boolean;
+            beside?: string | null;
         };
         Recommended: {
             unknown: string[];
             items: components["schemas"]["Scored"][];
             concepts?: components["schemas"]["ConceptItems"][] | null;
             moved?: components["schemas"]["Moved"] | null;
+            differences?: components["schemas"]["Difference"][] | null;
             before?: components["schemas"]["Scored"][] | null;
             moves?: components["schemas"]["Move"][] | null;
             effects?: components["schemas"]["Effect"][] | null;
@@ -481,6 +553,9 @@ export interface components {
             fallback?: boolean;
             shelves?: components["schemas"]["Shelf"][] | null;
             diversity?: components["schemas"]["DiversityCost"] | null;
+            carried?: components["schemas"]["CarriedOver"][] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            answered_by?: components["schemas"]["AnsweredBy"] | null;
             error?: string | null;
             /** @default [] */
             warnings?: string[];
@@ -526,6 +601,18 @@ export interface components {
             shelves?: boolean | number | null;
             strict?: boolean | null;
         };
+        RunBeside: {
+            name: string;
+            run_id: string;
+            model: string;
+            items: number;
+            trained: string;
+            accuracy: number | null;
+            is_current: boolean;
+        };
+        RunsBeside: {
+            runs: components["schemas"]["RunBeside"][];
+        };
         Scored: {
             id: string;
             title?: string | null;
@@ -533,6 +620,7 @@ export interface components {
             concept_share?: number | null;
             second_concept?: number | null;
             second_share?: number | null;
+            facts?: string[] | null;
             new?: boolean | null;
             placed?: string | null;
             score: number;

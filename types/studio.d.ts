@@ -19,7 +19,9 @@ export type Moved = Schemas["Moved"];
 export type Place = Schemas["Place"];
 export type Recommended = Schemas["Recommended"];
 export type RecommendRequest = Schemas["RecommendRequest"];
+export type Difference = Schemas["Difference"];
 export type DiversityCost = Schemas["DiversityCost"];
+export type GeneralEffect = Schemas["GeneralEffect"];
 export type ItemAttribute = Schemas["ItemAttribute"];
 export type Report = Schemas["Report"];
 export type Rules = Schemas["Rules"];
@@ -29,6 +31,7 @@ export type SegmentValue = Schemas["SegmentValue"];
 export type Scored = Schemas["Scored"];
 export type Traversed = Schemas["Traversed"];
 export type User = Schemas["User"];
+export type Wishes = Schemas["Wishes"];
 
 /** A known user, or a history. */
 export type Who = { user: string } | { history: string[] };
@@ -60,14 +63,32 @@ export interface State {
   moves: Move[];
   /** What lists must be like. */
   rules: Rules;
-  /** The run that the moves of a link were made with; null: the one being served. */
+  /** The run that the moves and rules of a link were made with; null: the one being served. */
   run: string | null;
   /** Whose knobs are shown. */
   concept: number | null;
   list: ListKind;
+  /** How many items a list has; null: the usual number. */
+  n: number | null;
   walk: { item: string | null; dimension: number | null };
   /** The attribute that the map is coloured by; null: concepts. */
   by: string | null;
+  /** The sides of a comparison, see compare/sides.js; "": the one chosen by default. */
+  compare: { left: string; right: string };
+}
+
+/** A list to come back to, in this browser or in a file. */
+export interface Saved {
+  name: string;
+  /** When, as ISO 8601. */
+  saved: string;
+  run: { id: string; name: string };
+  /** Without what only this page's views need. */
+  state: Omit<State, "view" | "run" | "walk" | "by" | "compare">;
+  /** The items that a known customer had, in case another model does not know the customer. */
+  items?: string[];
+  /** The name of the group that the list is of. */
+  concept_name?: string;
 }
 
 /** What is needed of an item to show it. */
@@ -78,6 +99,7 @@ export interface Shown {
   concept_share?: number | null;
   second_concept?: number | null;
   second_share?: number | null;
+  facts?: string[] | null;
   new?: boolean | null;
   placed?: string | null;
   isUnknown?: boolean;
@@ -100,6 +122,8 @@ export interface App {
   isInHistory(id: string): boolean;
   addToHistory(id: string): void;
   removeFromHistory(id: string): void;
+  /** Puts an item into the history, with a way back. */
+  moreLike(id: string): void;
   openItem(id: string): void;
   walkFrom(id: string): void;
   refreshCard(): Promise<void>;

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macrid.control.where import DEEPEST, LONGEST, Selector
+from macrid.control.where import DEEPEST, LONGEST, Selector, clauses
 from macrid.data.ids import Ids
 from macrid.errors import RequestError
 
@@ -220,6 +220,23 @@ def test_any_condition_agrees_with_judging_each_item_by_itself(select, condition
     assert chosen(select(text)) == [at for at, row in enumerate(rows) if judge(row)]
 
 
+@given(st.lists(CONDITIONS, min_size=1, max_size=3))
+def test_a_condition_means_that_all_of_its_clauses_are_met(select, conditions):
+    text = " and ".join(text for text, _ in conditions)
+    parts = [set(chosen(select(part))) for part in clauses(text)]
+    assert set(chosen(select(text))) == set.intersection(*parts)
+
+
+def test_clauses_are_what_a_person_would_call_them():
+    assert clauses("a < 1 AND `and` in (1, 2) and t = 'x and y' and (b = 1 or c = 2)") == [
+        "a < 1", "`and` in (1, 2)", "t = 'x and y'", "(b = 1 or c = 2)",
+    ]  # fmt: skip
+    assert clauses("a < 1 and b = 2 or c = 3") == ["a < 1 and b = 2 or c = 3"]
+    assert clauses(" not (a = 1 and b = 2)") == ["not (a = 1 and b = 2)"]
+    with pytest.raises(RequestError, match="never closed"):
+        clauses("a = 'x")
+
+
 PIECES = st.lists(st.sampled_from(["price", "'a'", "<", "in", "(", ")", ",", "not", "3"])).map(" ".join)
 
 
@@ -248,3 +265,14 @@ def test_numbers_that_are_not_finite_are_missing():
     assert chosen(select("price is missing")) == [0, 1, 3]
     assert chosen(select("price > 0")) == [2]
     assert chosen(select("price = 1e999")) == []
+
+
+def test_items_that_came_after_training_are_new_unless_a_column_says_what_is():
+    catalogue = SimpleNamespace(items=Ids(["a", "b", "c"]), table=None, popularity=np.array([3, 2, 0]))
+    select = Selector(catalogue, new=1)
+    assert select.names == ["id", "popularity", "new"]
+    assert chosen(select("new = true")) == [2]
+    assert chosen(select("not new = true")) == [0, 1]
+    assert Selector(catalogue).names == ["id", "popularity"]
+    catalogue.table = pa.table({"new": ["x", "y", "x"]})
+    assert chosen(Selector(catalogue, new=1)("new = 'x'")) == [0, 2]

@@ -23,6 +23,7 @@ SETTLED = 8.0  # seconds for a page to update on a busy machine
 READ = "(cards) => cards.map((card) => card.dataset.id)"
 MOVE = re.compile(r"move=(\d+)\.(\d+)%3A([-.\de]+)")
 READY = "#picks:not([aria-busy])"
+TOURED = "try { localStorage.setItem('macrid-toured', 'true'); } catch { /* a blank page has no storage */ }\n"
 
 
 def chromium():
@@ -95,12 +96,15 @@ class Site:
 class Studio:
     """A page in its own context. Errors and requests to other sites are recorded in `trouble`."""
 
-    def __init__(self, browser, site, query="", *, allow=(), reduced_motion="reduce", script="", **options):
-        """allow: patterns of trouble that a test causes on purpose; script: runs before the page's own scripts."""
+    def __init__(
+        self, browser, site, query="", *, allow=(), reduced_motion="reduce", script="", first=False, **options
+    ):
+        """allow: patterns of trouble that a test causes on purpose; script: runs before the page's own scripts;
+        first: a visit of somebody who has not seen the tour."""
         self.site, self._trouble, self._allowed = site, [], allow
         options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": reduced_motion, **options}
         self.context = browser.new_context(base_url=site.address, **options)
-        self.context.add_init_script(script)
+        self.context.add_init_script(script if first else f"{TOURED}{script}")
         self.context.on("console", self._logged)
         self.context.on("weberror", lambda event: self._trouble.append(str(event.error)))
         self.context.on("requestfailed", self._failed)
@@ -158,6 +162,9 @@ class Studio:
     def share(self, concept):
         return self.page.get_by_role("slider", name=f"share of {concept}", exact=True)
 
+    def towards(self, label):
+        return self.page.get_by_role("slider", name=label, exact=True)
+
     def tab(self, name):
         """Open a tab, by its heading: Walk, Map or Report."""
         self.one(f"#tab-{name}").click()
@@ -177,10 +184,13 @@ class Studio:
         return {id: text for id, text in self.list().locator(".card").evaluate_all(read) if text}
 
     def history(self):
-        return self.one('[aria-label="Your history"] .chip').evaluate_all(READ)
+        return self.one('[aria-label="History"] .chip').evaluate_all(READ)
 
     def value(self, slider):
-        return float(slider.input_value())
+        """Of a slider; of a share as a part of 1."""
+        if slider.evaluate("(node) => node instanceof HTMLInputElement"):
+            return float(slider.input_value())
+        return round(float(slider.evaluate("(node) => node.style.flexGrow")), 5)
 
     def turned(self, slider):
         """The only move in the address, once it agrees with the slider."""

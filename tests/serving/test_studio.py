@@ -1,6 +1,7 @@
 """The page in a browser: it sends what the user chose and shows what the API returned."""
 
 import json
+import re
 import shlex
 import urllib.request
 from itertools import pairwise
@@ -29,11 +30,11 @@ def knob_of(studio, concept="bags", name="size"):
 
 
 def open_bags(visit, site, **options):
-    return visit(site, f"?user={USER}&concept={site.concept('bags')['concept']}", **options)
+    return visit(site, f"?user={USER}&concept={site.concept('bags')['concept']}&list=concept", **options)
 
 
 def press(slider, key, times=1):
-    wait_until(slider.is_enabled)
+    wait_until(lambda: slider.is_enabled() and slider.get_attribute("aria-disabled") != "true")
     slider.focus()
     for _ in range(times):
         slider.page.keyboard.press(key)
@@ -124,7 +125,7 @@ def test_moves_can_be_undone_reset_and_compared_with_the_list_before(visit, shop
     assert moved != before
 
     def sides():
-        labels = ("Before the moves", "Recommended")
+        labels = ("Before the sliders moved", "Recommended")
         return [studio.shown(label) for label in labels if studio.list(label).is_visible()]
 
     studio.button("Before", "[aria-label=Compare]").click()
@@ -148,14 +149,14 @@ def test_moves_can_be_undone_reset_and_compared_with_the_list_before(visit, shop
 def test_the_address_restores_the_page_and_back_and_forward_work(visit, shop_site):
     studio = open_bags(visit, shop_site)
     slider, k, move = knob_of(studio)
-    first = shop_site.recommended(**WHO)
+    first = shop_site.recommended(k, **WHO)
     studio.shows(first)
     press(slider, "PageUp", 2)
     share = studio.share("bags")
     press(share, "End")
     press(slider, "PageUp")
     moves = [{"concept": k, "share": 1}, move()]
-    expected = shop_site.recommended(**WHO, moves=moves)
+    expected = shop_site.recommended(k, **WHO, moves=moves)
     studio.shows(expected)
     wait_until(lambda: "share=" in studio.page.url and "move=" in studio.page.url)
     other = visit(shop_site, ready=False).open(studio.page.url.removeprefix(shop_site.address + "/"))
@@ -178,12 +179,12 @@ def test_the_copied_code_gives_the_same_list(visit, shop_site, monkeypatch, caps
     slider, k, move = knob_of(studio)
 
     def check():
-        studio.button("Copy as curl or Python").click()
+        studio.button("Take this list away").click()
         studio.one("dialog pre").wait_for()
         texts = {}
-        for kind in studio.page.get_by_role("group", name="As", exact=True).get_by_role("button").all():
-            kind.click()
-            texts[kind.inner_text()] = studio.one("dialog pre").inner_text()
+        for kind in ("curl", "Python", "Python over HTTP"):
+            studio.button(kind, "dialog").click()
+            texts[kind] = studio.one("dialog pre").inner_text()
         studio.page.keyboard.press("Escape")
         curl = shlex.split(texts.pop("curl").replace("\\\n", " "))
         body, address = curl[curl.index("-d") + 1], next(word for word in curl if word.startswith("http"))
@@ -192,7 +193,6 @@ def test_the_copied_code_gives_the_same_list(visit, shop_site, monkeypatch, caps
             answer = json.load(response)
         rows = [row["items"] for row in answer.get("concepts") or ()] or [answer["items"]]
         assert [id for row in rows for id in ids(row)] == studio.shown()
-        assert set(texts) == {"Python", "Python over HTTP"}
         for code in texts.values():
             exec(code, {})
             assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == studio.shown()
@@ -201,12 +201,13 @@ def test_the_copied_code_gives_the_same_list(visit, shop_site, monkeypatch, caps
     studio.shows(shop_site.recommended(k, **WHO, moves=[move()]))
     check()
     first = shop_site.get("/model")["concepts"][0]
+    studio.button("Overall").click()
     share = studio.share(first["label"])
     press(share, "PageUp")
     moves = [move(), {"concept": first["concept"], "share": studio.value(share)}]
     studio.shows(shop_site.recommended(**WHO, moves=moves))
     check()
-    studio.button("By concept").click()
+    studio.button("By group").click()
     wait_until(lambda: studio.one(".row-head").count() == 7)
     check()
 
@@ -256,32 +257,108 @@ def test_a_share_set_by_keyboard_changes_the_list_and_all_bars_even_if_responses
     assert studio.one(".share-value").nth(k).inner_text() == f"{round(100 * share)} %"
 
 
-def test_attributes_come_first_and_move_the_whole_list(visit, shop_site):
+def test_a_group_is_dragged_wider_on_the_bar_and_the_others_make_room(visit, shop_site):
+    studio = visit(shop_site, f"?user={USER}")
+    part, k = studio.share("bags"), shop_site.concept("bags")["concept"]
+    wait_until(lambda: part.get_attribute("aria-disabled") == "false" and studio.value(part) > 0)
+    part.scroll_into_view_if_needed()
+    before, box, bar = studio.value(part), part.bounding_box(), studio.one(".shares-bar").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    studio.page.mouse.move(x, y)
+    studio.page.mouse.down()
+    studio.page.mouse.move(x - 0.2 * before * bar["width"], y, steps=4)
+    studio.page.mouse.up()
+    wait_until(lambda: "share=" in studio.page.url)
+    share = float(re.search(rf"share={k}%3A([.\d]+)", studio.page.url)[1])
+    assert share == pytest.approx(0.8 * before, abs=0.02)
+    studio.shows(shop_site.recommended(**WHO, moves=[{"concept": k, "share": share}]))
+    studio.button("Undo").click()
+    studio.shows(shop_site.recommended(**WHO))
+
+
+def test_more_of_and_less_of_come_first_and_move_the_whole_list(visit, shop_site):
     effects = shop_site.get("/model")["towards_effects"]
     studio = visit(shop_site, f"?user={USER}")
-    rows = studio.one(".towards-row")
-    assert rows.count() == 5
-    assert rows.locator(".quiet").all_inner_texts() == [effect["label"] for effect in effects[:5]]
-    name = effects[0]["name"]
-    slider = studio.knob("all concepts", name)
+    rows = studio.one("#knobs .towards-row")
+    assert rows.count() == 6
+    assert rows.locator(".towards-does").all_inner_texts() == [effect["label"] for effect in effects[:6]]
+    name, label = effects[0]["name"], rows.first.locator(".towards-name > span").first.inner_text()
+    slider = studio.towards(label)
     press(slider, "End")
-    moved = shop_site.recommended(**WHO, moves=[{"towards": name, "amount": 2}])
+    answer = shop_site.post("/recommend", n=24, **WHO, moves=[{"towards": name, "amount": 2}])
+    moved = ids(answer["items"])
     assert moved != shop_site.recommended(**WHO)
     studio.shows(moved)
+    assert answer["differences"][0]["name"] == name
+    wait_until(lambda: rows.first.locator(".towards-does").inner_text().startswith("now "))
+    assert studio.one(".status-terms").inner_text().startswith(name)
     wait_until(lambda: "towards=" in studio.page.url)
     other = visit(shop_site, f"?{studio.page.url.partition('?')[2]}")
     other.shows(moved)
-    assert other.value(other.knob("all concepts", name)) == 2
-    studio.button(f"Reset {name} in all concepts").click()
+    assert other.value(other.towards(label)) == 2
+    studio.button(f"Reset {label}").click()
     studio.shows(shop_site.recommended(**WHO))
-    studio.button("More attributes").click()
+
+
+def test_other_sliders_are_found_by_name_and_none_does_nothing(visit, shop_site):
+    effects = shop_site.get("/model")["towards_effects"]
+    studio = visit(shop_site, f"?user={USER}")
+    studio.button(f"More sliders ({len(effects) - 6})").click()
+    rows = studio.one("#knobs .towards-row")
     assert rows.count() == len(effects)
+    last = effects[-1]["value"] or effects[-1]["attribute"]
+    studio.page.get_by_label("Find a slider").fill(last.upper())
+    wait_until(lambda: 0 < rows.count() < len(effects))
+    assert all(last.lower() in text.lower() for text in rows.all_inner_texts())
+    studio.page.get_by_label("Find a slider").fill("qqq")
+    wait_until(lambda: rows.count() == 0)
+    assert "No slider is called “qqq”" in studio.one("#knobs .towards").inner_text()
 
 
-def test_a_knob_says_what_it_does_from_end_to_end(visit, shop_site):
+def test_a_wish_in_words_moves_sliders_and_one_undo_takes_it_back(visit, shop_site):
+    studio = visit(shop_site, f"?user={USER}")
+    before = studio.shown()
+    studio.page.keyboard.press("w")
+    studio.page.keyboard.type("larger, cheaper, no blue, more zorblax")
+    studio.page.keyboard.press("Enter")
+    wishes = shop_site.post("/words", text="larger, cheaper, no blue, more zorblax")
+    moves = [{name: value for name, value in move.items() if value is not None} for move in wishes["moves"]]
+    assert len(moves) >= 2
+    studio.shows(shop_site.recommended(**WHO, moves=moves, rules={"where": wishes["where"]}))
+    read = studio.one("#wishes-read").inner_text()
+    assert all(entry["meaning"] in read for entry in wishes["understood"])
+    assert "zorblax → not understood" in read
+    studio.button("Undo", "#wishes-read").click()
+    studio.shows(before)
+
+
+def test_nothing_switches_the_kind_of_list_unasked(visit, shop_site):
+    studio = visit(shop_site, f"?user={USER}&concept={shop_site.concept('bags')['concept']}")
+    slider, _, move = knob_of(studio)
+    press(slider, "End")
+    studio.shows(shop_site.recommended(**WHO, moves=[move()]))
+    assert studio.button("Overall").get_attribute("aria-pressed") == "true"
+    studio.one("#knobs .concept-panel").get_by_role("button", name="List only bags").click()
+    studio.shows(shop_site.recommended(shop_site.concept("bags")["concept"], **WHO, moves=[move()]))
+    studio.button("Undo").click()
+    studio.shows(shop_site.recommended(**WHO, moves=[move()]))
+    studio.button("Redo").click()
+    assert studio.page.get_by_role("button", name="Only bags", exact=True).get_attribute("aria-pressed") == "true"
+    studio.button("Reset all").click()
+    studio.shows(shop_site.recommended(shop_site.concept("bags")["concept"], **WHO))
+
+
+def test_a_knob_says_what_it_does_and_what_it_follows(visit, shop_site):
     studio = open_bags(visit, shop_site)
     size = next(knob for knob in shop_site.concept("bags")["dimensions"] if knob["name"] == "size")
-    assert f"From end to end: {size['effect']['label']}" in studio.one(".knob .effect").all_inner_texts()
+    assert f"All the way: {size['effect']['label']}" in studio.one(".knob .effect").all_inner_texts()
+    knob = studio.one(".knob").filter(has=studio.page.get_by_role("heading", name="size", exact=True))
+    knob.get_by_text("Details").click()
+    assert (
+        f"Follows size closely ({size['strength']:.3g} of 1, checked on items it was not found on)."
+        in knob.inner_text()
+    )
+    assert "The shape shows where other customers are." in knob.inner_text()
 
 
 def test_a_new_name_is_saved_in_the_run_and_can_be_undone(visit, own_run):
@@ -292,6 +369,7 @@ def test_a_new_name_is_saved_in_the_run_and_can_be_undone(visit, own_run):
         studio = visit(site)
         before = saved_names()
         k = before.index("bags")
+        studio.one(".fine > summary").click()
         studio.one(f"#pill-{k}").click()
         studio.page.get_by_role("button", name="Rename bags").click()
         studio.page.get_by_label("Name", exact=True).fill("hand <b>bags</b>")

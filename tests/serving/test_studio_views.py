@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
-from benchmarks.studio import KNOB
+from benchmarks.studio import SLIDER
 
 import macrid
 from macrid import runs
@@ -36,8 +36,10 @@ AXE = """async (rules) => (await axe.run({ resultTypes: ["violations"], ...rules
 FOCUSED = """() => {
   const node = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(node);
-  const isSeen = node.matches(".slider") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
-  const kinds = { card: ".card-open", knob: ".knob .slider", share: ".share-row .slider", tab: "[role=tab]" };
+  const isSeen = node.matches(".slider, #knobs") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
+  const kinds = {
+    card: ".card-open", slider: ".towards-row .slider", knob: ".knob .slider", share: ".part", tab: "[role=tab]",
+  };
   const kind = Object.keys(kinds).find((name) => node.matches(kinds[name])) ?? node.ariaLabel ?? node.tagName;
   return { kind, isSeen };
 }"""
@@ -78,7 +80,7 @@ def check_width(studio, *where):
 
 def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_values(visit, shop_site):
     studio = visit(shop_site)
-    studio.one(KNOB).first.press("End")
+    studio.one(SLIDER).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -90,30 +92,29 @@ def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_value
 
 
 def test_the_page_works_without_a_mouse(visit, shop_site):
-    studio = visit(shop_site, "?item=bag-0001")
-    studio.one(KNOB).first.wait_for()
+    studio = visit(shop_site, "?item=bag-0001&concept=0")
+    studio.one(SLIDER).first.wait_for()
     stops = []
-    while not stops or stops[-1]["kind"] != "share":
+    while not stops or stops[-1]["kind"] != "card":
         studio.page.keyboard.press("Tab")
         stops.append(studio.page.evaluate(FOCUSED))
-        assert len(stops) < 200
-    buttons = {"Copy as curl or Python", "Known user", "Search items"}
-    assert {"tab", "card", "knob", "share", *buttons} <= {stop["kind"] for stop in stops}
+        assert len(stops) < 100
+    assert {"tab", "slider", "knob", "share", "Search items"} <= {stop["kind"] for stop in stops}
     assert [stop for stop in stops if not stop["isSeen"]] == []
-    knob = studio.one(KNOB).first
+    knob = studio.one("#knobs .knob .slider:enabled").first
     still = knob.screenshot()
     knob.focus()
     assert knob.screenshot() != still  # focus ring around the thumb
     for key in ("End", "ArrowLeft", "ArrowLeft"):
         studio.page.keyboard.press(key)
     move = studio.turned(knob)
-    studio.shows(shop_site.recommended(move["concept"], history=["bag-0001"], moves=[move]))
+    studio.shows(shop_site.recommended(history=["bag-0001"], moves=[move]))
     assert knob.get_attribute("aria-valuetext")
     studio.page.keyboard.press("/")
     assert studio.page.evaluate(FOCUSED)["kind"] == "Search items"
     studio.page.keyboard.press("Escape")
     studio.one("#tab-picks").focus()
-    for name in ("walk", "map", "report", "picks"):
+    for name in ("walk", "customers", "compare", "map", "report", "picks"):
         studio.page.keyboard.press("ArrowRight")
         assert studio.one(f"#tab-{name}").get_attribute("aria-selected") == "true"
 
@@ -135,7 +136,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
 
     if width < 1000:
         studio.one(".drawer-toggle").click()
-    studio.one(KNOB).first.press("End")
+    studio.one(SLIDER).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -244,13 +245,13 @@ def test_the_api_is_described_for_people(visit, shop_run):
 def test_a_model_without_concepts_has_a_list_but_no_knobs(visit, popularity_run, monkeypatch, capsys):
     with Site(popularity_run) as site:
         studio = visit(site)
-        assert studio.one(KNOB).count() == 0
-        assert "concepts" in studio.one("#knobs").inner_text()
-        popular = studio.page.get_by_role("group", name="Popular here").locator(".card").first
+        assert studio.one(SLIDER).count() == 0
+        assert "This model cannot be steered" in studio.one("#knobs").inner_text()
+        popular = studio.page.get_by_role("group", name="Popular with other customers").locator(".card").first
         first = popular.get_attribute("data-id")
         popular.click()
         studio.shows(site.recommended(history=[first]))
-        studio.button("Copy as curl or Python").click()
+        studio.button("Take this list away").click()
         studio.page.get_by_role("button", name="Python", exact=True).click()
         monkeypatch.chdir(popularity_run.parent)
         exec(studio.one("dialog pre").inner_text(), {})
@@ -287,10 +288,10 @@ def test_knobs_work_without_titles_names_and_pictures(visit, trained, tmp_path):
     runs.save(model, tmp_path / "run")
     with Site(tmp_path / "run") as site:
         studio = visit(site, "?item=3&item=5")
-        knob = studio.one(KNOB).first
+        knob = studio.one("#knobs .knob .slider:enabled").first
         knob.press("Home")  # this user is at the end already
         move = studio.turned(knob)
-        studio.shows(site.recommended(move["concept"], history=["3", "5"], moves=[move]))
+        studio.shows(site.recommended(history=["3", "5"], moves=[move]))
         for name in TABS:
             open_tab(studio, name)
             check_texts(studio)
@@ -357,7 +358,7 @@ def test_failures_are_shown_and_can_be_retried(visit, shop_site):
     ]
     for answer in answers:
         studio.page.route("**/v1/recommend", answer)
-        studio.page.get_by_role("button", name="Next user").click()
+        studio.page.get_by_role("button", name="Next customer").click()
         failure = studio.one("#picks .failure")
         failure.wait_for()
         studio.page.unroute("**/v1/recommend")

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { forPeople } from "../../src/macrid/serving/static/core/format.js";
+import { forPeople } from "../../src/macrid/serving/static/core/messages.js";
 import { scoreFacts, tasteFacts, trainingText } from "../../src/macrid/serving/static/report/words.js";
 import { curlOf, fieldsOf, operationsOf, shapeOf } from "../../src/macrid/serving/static/docs/reading.js";
 

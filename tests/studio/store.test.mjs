@@ -80,3 +80,44 @@ test("carried-over moves are not a step, belong to this run, and reach the addre
   store.undo();
   assert.equal(store.get().moves[0].dimension, 7);
 });
+
+test("redo repeats what was undone, until something else is done", () => {
+  const store = new Store(address("?user=u"));
+  store.step({ moves: to(0.1) });
+  store.step({ rules: { where: "price < 30" }, n: 48 });
+  store.undo();
+  assert.deepEqual([store.get().rules, store.get().n], [{}, null]);
+  store.undo();
+  assert.equal(store.canUndo, false);
+  store.redo();
+  store.redo();
+  assert.deepEqual([store.get().moves, store.get().rules, store.get().n], [to(0.1), { where: "price < 30" }, 48]);
+  assert.equal(store.canRedo, false);
+  store.undo();
+  store.step({ moves: [] });
+  assert.equal(store.canRedo, false);
+});
+
+test("undo brings back which list was shown, and whose sliders", () => {
+  const store = new Store(address("?user=u&concept=2"));
+  store.step({ moves: to(0.1), list: "concept", concept: 1 });
+  store.undo();
+  assert.deepEqual([store.get().list, store.get().concept], ["overall", 2]);
+  store.redo();
+  assert.deepEqual([store.get().list, store.get().concept], ["concept", 1]);
+  store.step({ concept: 3 }); // another list
+  store.undo();
+  assert.equal(store.get().concept, 1);
+});
+
+test("an empty history that somebody chose stays empty after a reload", () => {
+  const page = address("?user=u");
+  const store = new Store(page);
+  store.step({ user: null, history: [] });
+  assert.equal(store.isBlank, false);
+  assert.equal(page.search, "?empty=1");
+  assert.equal(new Store(address(page.search)).isBlank, false);
+  assert.equal(new Store(address("")).isBlank, true);
+  store.step({ history: ["a"] });
+  assert.equal(page.search, "?item=a");
+});

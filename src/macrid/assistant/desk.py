@@ -82,7 +82,7 @@ class Desk:
         if isinstance(model, MacridVAE) and meaning_of(model).names is None:
             meaning_of(model).names = fresh_names(model)
         self.model, self.lock = model, new_lock()
-        self.engine, self.titles, self._select = Engine(model), Titles(model), Selector(model)
+        self.engine, self.titles, self._select = Engine(model), Titles(model), Selector(model, len(model.placements))
 
     @answering(shapes.Found)
     def search(self, query: str, n: int, where: str | None) -> tuple[shapes.Found, str]:

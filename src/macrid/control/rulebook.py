@@ -56,7 +56,7 @@ class Rulebook:
     def __init__(self, model: Recommender) -> None:
         self._items, self._table, self._popularity = model.items, model.table, model.popularity
         self._concepts = model.concepts_of_items()
-        self.selector = Selector(_Catalogue(model.items, model.table, model.popularity))
+        self.selector = Selector(_Catalogue(model.items, model.table, model.popularity), len(model.placements))
         self._applied: dict[Hashable, Applied] = {}
         self._selections: dict[str, Selection] = {}
         self._lock = new_lock()
@@ -122,10 +122,14 @@ class Rulebook:
                 mask[positions[positions >= 0]] = name == "include"
                 yield mask
 
-    def _positions(self, name: str, ids: Sequence[Id], warnings: list[str], strict: bool) -> np.ndarray:
-        """−1 for unknown ids, which are an error if rules are strict."""
+    def positions(self, ids: Sequence[Id]) -> np.ndarray:
+        """Of ids in rules; −1 for unknown ones."""
         parse = self._items.parse if self._items.are_integers else str  # keys of JSON objects are always text
-        positions = self._items.positions(parse(value) if isinstance(value, str) else value for value in ids)
+        return self._items.positions(parse(value) if isinstance(value, str) else value for value in ids)
+
+    def _positions(self, name: str, ids: Sequence[Id], warnings: list[str], strict: bool) -> np.ndarray:
+        """As `positions`; unknown ids are an error if rules are strict."""
+        positions = self.positions(ids)
         unknown = [value for value, position in zip(ids, positions, strict=True) if position < 0]
         if unknown:
             message = f"{len(unknown):,} unknown item{'s' * (len(unknown) > 1)}: {first_few(unknown)}"

@@ -10,9 +10,9 @@
     name        = letters, digits, "_", "." and "-", or anything within quotes or backticks
     value       = a number, true, false, or text within quotes; a quote is doubled within a text
 
-A name is a column of the items table, `id` or `popularity`. An item with several values (genres) equals each of them.
-Dates are text, such as '2026-01-31'. `contains` ignores case. An item whose value is missing meets no comparison, nor
-its negation, only `is missing`.
+A name is a column of the items table, `id`, `popularity`, or `new`: whether an item came after training. An item with
+several values (genres) equals each of them. Dates are text, such as '2026-01-31'. `contains` ignores case. An item
+whose value is missing meets no comparison, nor its negation, only `is missing`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ DEEPEST = 50  # levels of parentheses and negations
 SHOWN = 40  # characters on either side of a mistake
 MOST_COMPARED = 5_000  # words, in search of the one that was meant
 ID = "id"
+NEW = "new"
 TOKEN = re.compile(
     r"""\s*(?:
         (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]+`)
@@ -77,15 +78,17 @@ class Selection:
 class Selector:
     """Finds the items of a catalogue that meet conditions. Each column is read once."""
 
-    def __init__(self, catalogue: Items) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Items, new: int = 0) -> None:
+        """new: how many of the items, the last ones, came after training."""
+        self._catalogue, self._new = catalogue, new
         self._columns: dict[str, Column] = {ID: IdColumn(catalogue.items)}
 
     @property
     def names(self) -> list[str]:
         """What conditions can be about."""
         table = self._catalogue.table
-        return [ID, *([] if table is None else table.column_names), POPULARITY]
+        names = [ID, *([] if table is None else table.column_names), POPULARITY]
+        return [*names, NEW] if self._new and NEW not in names else names
 
     def __call__(self, condition: str) -> Selection:
         """The items that meet a condition; a `RequestError` says where it is wrong."""
@@ -99,6 +102,9 @@ class Selector:
             if name == POPULARITY:
                 counts = self._catalogue.popularity
                 self._columns[name] = NumberColumn(counts, np.ones(len(counts), dtype=bool))
+            elif name == NEW and NEW in self.names and (table is None or NEW not in table.column_names):
+                is_new = np.arange(len(self._catalogue.items)) >= len(self._catalogue.items) - self._new
+                self._columns[name] = NumberColumn(is_new.astype(np.float64), np.ones_like(is_new), "boolean")
             elif table is not None and name in table.column_names:
                 self._columns[name] = read_column(table.column(name), "" if name == TITLE else SEPARATOR)
             else:
@@ -121,7 +127,7 @@ class _Parser:
         if len(condition) > LONGEST:
             raise RequestError(f"where: {len(condition):,} characters; a condition has at most {LONGEST:,}")
         self._condition, self._column = condition, column
-        self._tokens = [*self._read_tokens(), _Token("end", "", len(condition), len(condition))]
+        self.tokens = [*self._read_tokens(), _Token("end", "", len(condition), len(condition))]
         self._at = self._depth = self._values = 0
         self.warnings: list[str] = []
 
@@ -147,7 +153,7 @@ class _Parser:
 
     @property
     def _next(self) -> _Token:
-        return self._tokens[self._at]
+        return self.tokens[self._at]
 
     def _take(self, *words: str) -> bool:
         """Step over the next token if it is one of these signs or keywords."""
@@ -260,6 +266,27 @@ class _Parser:
         after = text[end : end + SHOWN] + ("…" if len(text) > end + SHOWN else "")
         place = f"{before}[{text[start:end][:SHOWN]}]{after}"
         return RequestError(f"where, character {start + 1}: {_one_line(problem)}: {place}")
+
+
+def clauses(condition: str) -> list[str]:
+    """The parts of a condition that must all be met, or itself if there are alternatives.
+
+    A `RequestError` if it cannot be read.
+    """
+    starts, ends, depth = [0], list[int](), 0
+    for token in _Parser(condition, _no_column).tokens:
+        depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        word = token.text.lower() if token.kind == "word" and depth == 0 else ""
+        if word == "or":
+            return [condition.strip()]
+        if word == "and":
+            ends.append(token.start)
+            starts.append(token.end)
+    return [condition[start:end].strip() for start, end in zip(starts, [*ends, len(condition)], strict=True)]
+
+
+def _no_column(name: str) -> Column:
+    raise ValueError("is unknown")
 
 
 def did_you_mean(wrong: str, known: list[str]) -> str:

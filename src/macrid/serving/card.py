@@ -12,6 +12,7 @@ from macrid.concepts.effects import KnobEffect, strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
+from macrid.control.vocabulary import comparatives
 from macrid.data.attributes import POPULARITY, Attribute, read_attributes
 from macrid.recipe import preset_of
 from macrid.report.inspection import neighbours_of
@@ -53,12 +54,13 @@ class Card:
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
+            "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
             "towards": self._towards(),
-            "towards_effects": [_effect(effect) for effect in self._general_effects()],
+            "towards_effects": [self._general(effect) for effect in self._general_effects()],
             "limits": {
                 "n": s.max_items,
                 "history": s.max_history,
@@ -145,6 +147,14 @@ class Card:
         """Of attributes in all concepts, strongest first."""
         effects = strongest_first(meaning_of(self.hosted.model).effects)
         return [effect for effect in effects if effect.concept is None]
+
+    def _general(self, effect: KnobEffect) -> dict[str, Any]:
+        """As the schema `GeneralEffect`."""
+        columns = {column.name: column for column in self._space().columns}
+        column = columns.get(effect.name)  # missing if the items table has changed since it was measured
+        attribute, value = (effect.name, None) if column is None else (column.attribute, column.value)
+        less, more = (value is None and comparatives(attribute)) or ("less", "more")
+        return {**_effect(effect), "attribute": attribute, "value": value, "less": less, "more": more}
 
     def _towards(self) -> list[str]:
         """Attributes by effect, then the others."""

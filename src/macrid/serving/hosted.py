@@ -26,6 +26,7 @@ from macrid.control.engine import Engine
 from macrid.control.search import Search, titles_of
 from macrid.control.titles import Titles
 from macrid.control.words import Words
+from macrid.data.attributes import Column, columns_of, is_date, kind_of
 from macrid.data.ids import Id
 from macrid.errors import DataError, RequestError, RunError
 from macrid.files import write_atomically, writing
@@ -51,6 +52,7 @@ from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
 from macrid.serving.card import Card
 from macrid.serving.events import EventStore
+from macrid.serving.facts import Facts
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
 from macrid.serving.users import KnownUsers
@@ -137,9 +139,24 @@ class Hosted:
     # Items
 
     @cached_property
+    def facts(self) -> Facts:
+        return Facts(self.model)
+
+    @cached_property
     def attributes(self) -> list[dict[str, Any]]:
         """What rules can be about."""
         return attributes_of(self.model)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Attributes as numbers."""
+        if self.space is not None:
+            return self.space.columns
+        return [column for column in columns_of(self.model) if column.is_usable()]
+
+    def is_date(self, attribute: str) -> bool:
+        table = self.model.table
+        return table is not None and attribute in table.column_names and is_date(kind_of(table.column(attribute)))
 
     @cached_property
     def profiler(self) -> Profiler:
@@ -173,7 +190,7 @@ class Hosted:
         return f"{len(ids)} unknown item{'s' * (len(ids) > 1)}: {shown}; {self.model.id_hint()}"
 
     def ref(self, position: int) -> dict[str, Any]:
-        """Id, title and concept of an item; cached, do not change it."""
+        """Id, title, concept and facts of an item; cached, do not change it."""
         ref = self._refs.get(position)
         if ref is None:
             title = None if self.titles is None else self.titles[position]
@@ -184,6 +201,8 @@ class Hosted:
                 if self.space.is_shared[position]:
                     second, share = (part[position] for part in self.space.second)
                     ref |= {"second_concept": int(second), "second_share": round(float(share), 4)}
+            if facts := self.facts.of(position):
+                ref["facts"] = facts
             if (placement := self.model.placement(position)) is not None:
                 ref |= {"new": True, "placed": str(placement)}
             self._refs[position] = ref

@@ -16,6 +16,7 @@ from macrid.cold import Placer
 from macrid.data.databases import NETWORK_TIMEOUT
 from macrid.errors import MacridError, RunError
 from macrid.files import write_atomically
+from macrid.serving.beside import Beside
 from macrid.serving.events import AWAY, EventStore
 from macrid.serving.guard import may_edit
 from macrid.serving.hosted import Hosted
@@ -55,6 +56,7 @@ class Service:
         self._watcher: Thread | None = None
         self.hosted = self._host(self.current())
         self.standing = Standing(self.run, settings, self.hosted)
+        self.compared = Beside(settings, self.at_length)
 
     def start(self) -> None:
         """Called when requests are about to come. No thread starts before: it would not survive a fork."""
@@ -203,11 +205,12 @@ class Service:
                 spare_the_collector()
 
     def _take(self, hosted: Hosted) -> None:
-        """Report its size, and prepare the card and the search index before the first request."""
+        """Report its size, and prepare the card, the search index and the vocabulary before the first request."""
         self.metrics.items.set(len(hosted.model.items))
         self.metrics.users.set(len(hosted.users))
         self._slow.submit(hosted.card.model)
         self._slow.submit(hosted.search.find, "a", limit=1)
+        self._slow.submit(hosted.words)
 
     def beside(self, name: str) -> Path:
         """A run in the same folder as the current one."""
@@ -248,6 +251,7 @@ class Service:
             self._watcher.join(NETWORK_TIMEOUT)  # it may be waiting for the database
         if self.events is not None:
             self.events.close()
+        self.compared.close()
         for hosted in (*self._before, self.hosted):
             hosted.close()
         for pool in (self._slow, self._long):

@@ -11,6 +11,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from macrid.control.contrasts import contrasts
 from macrid.data.attributes import TITLE
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
@@ -55,6 +56,21 @@ async def lookup_items(body: requests.ItemsRequest, hosted: Serves, service: Ser
     return reply({"items": items, "unknown": [str(item) for item in unknown]})
 
 
+@router.post("/contrast", response_model=lists.Contrasts, tags=["items"])
+async def contrast(body: requests.ContrastRequest, hosted: Serves, service: Serving) -> Response:
+    """What two lists of items differ in: years, prices, genres and other attributes."""
+    check_limits(hosted, left=body.left, right=body.right)
+    return reply(await service.slowly(_contrast, hosted, body))
+
+
+def _contrast(hosted: Hosted, body: requests.ContrastRequest) -> dict[str, Any]:
+    left, right = (hosted.positions(ids)[0] for ids in (body.left, body.right))
+    found = [each.as_json() for each in contrasts(hosted.columns, left, right)]
+    for each in (each for each in found if hosted.is_date(each["attribute"])):
+        each["kind"] = "date"
+    return {"both": len(np.intersect1d(left, right)), "attributes": found}
+
+
 @router.get("/items/{item:path}", response_model=about.Item, responses=answers(404), tags=["items"])
 async def item(item: PathId, hosted: Serves, service: Serving) -> Response:
     """Everything known about an item."""
@@ -65,7 +81,7 @@ def _item(hosted: Hosted, position: int) -> dict[str, Any]:
     concepts, attributes = None, _attributes(hosted, np.array([position]))[0]
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
-    unknown = ("concept_share", "second_concept", "second_share", "new", "placed")
+    unknown = ("concept_share", "second_concept", "second_share", "facts", "new", "placed")
     found = {**dict.fromkeys(unknown), **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}

@@ -39,7 +39,7 @@ class Direct(APIRoute):
                 body = requests.RecommendRequest.model_validate_json(content)
             except ValidationError as error:
                 raise RequestValidationError(error.errors(include_url=False)) from None
-            return reply(await recommend(service.hosted, service, body))
+            return reply(await recommend(service, body))
 
         return handle
 
@@ -65,7 +65,8 @@ async def encode(body: requests.EncodeRequest, hosted: Serves, service: Serving)
     """A user's share and position in each concept."""
     hosted.concepts()
     person = await look_up(hosted, service, body)
-    moves, warnings = await moves_of(hosted, service, body)
+    moves, carried = await moves_of(hosted, service, body)
+    warnings = tuple(each.warning for each in carried)
     return reply(await service.slowly(_encode, hosted, person, moves, body.bounded, warnings))
 
 

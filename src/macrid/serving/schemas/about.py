@@ -18,15 +18,17 @@ class Found(Placed):
     """Number of users who had it in training."""
 
 
+class LookedUp(Found):
+    """An item by its id."""
+
+    attributes: dict[str, JsonValue] | None = None
+    """If they were requested."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
     items: list[Found]
-
-
-class LookedUp(Found):
-    attributes: dict[str, JsonValue] | None = None
-    """If requested: the columns of the items table, without the title."""
 
 
 class ItemList(Wire):
@@ -170,6 +172,18 @@ class MeasuredEffect(KnobEffect, json_schema_serialization_defaults_required=Tru
     """Display text: the move in the attribute's units, such as "29 → 64 % of the list"; empty if unknown."""
 
 
+class GeneralEffect(MeasuredEffect, json_schema_serialization_defaults_required=True):
+    """What an attribute does to lists, moved in all concepts together."""
+
+    attribute: str
+    """The column of the items table, such as "genres"."""
+    value: str | None
+    """Its value, such as "Comedy"; None for a number."""
+    less: str
+    """Describes the low end in a word, such as "older"."""
+    more: str
+
+
 class Dimension(DimensionName, json_schema_serialization_defaults_required=True):
     """A dimension of a concept, along the axes in use."""
 
@@ -238,6 +252,8 @@ class Model(Wire):
     has_concepts: bool
     has_titles: bool
     has_pictures: bool
+    can_edit: bool
+    """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
     score_name: str
     metrics: dict[str, JsonValue] | None
@@ -246,7 +262,7 @@ class Model(Wire):
     """To colour the map by."""
     towards: list[str]
     """Attributes that moves can go towards, strongest effect first."""
-    towards_effects: list[MeasuredEffect]
+    towards_effects: list[GeneralEffect]
     """What moves towards these attributes do, from −2 to 2; without those that do nothing."""
     limits: Limits
     concepts: list[Concept]
@@ -307,6 +323,29 @@ class Diff(Wire):
     after: str
     diff: dict[str, JsonValue] | None
     """As printed by `macrid diff --json`."""
+
+
+class RunBeside(Wire):
+    """A run in the folder of the served one."""
+
+    name: str
+    """Its folder, for `beside` and `POST /v1/reload`."""
+    run_id: str
+    model: str
+    items: int
+    """Without those added after training."""
+    trained: str
+    """When its weights were written, in UTC."""
+    accuracy: float | None
+    """NDCG@100 of its own test users; null if it was not measured."""
+    is_current: bool
+    """Whether it is the served one."""
+
+
+class RunsBeside(Wire):
+    """The served run, then the newest."""
+
+    runs: list[RunBeside]
 
 
 class Reloaded(Wire):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
+from macrid.serving.schemas.rules import Rules
 from macrid.serving.schemas.wire import ItemRef, Move, Placed, Wire
 
 
@@ -50,6 +53,18 @@ class Moved(BaseModel):
     down: list[Change]
 
 
+class Difference(Wire):
+    """An attribute in which two lists differ."""
+
+    name: str
+    """Such as "year", or "genres: Comedy" for one value."""
+    value: str | None
+    """The value, if it counts items that have one."""
+    before: float
+    """The mean over the list's items, or how many of them have the value."""
+    after: float
+
+
 class Effect(Wire):
     """The effect of a move on a coordinate or on the share of a concept."""
 
@@ -91,6 +106,27 @@ class DiversityCost(Wire):
     similarity_without: float
 
 
+class CarriedOver(Wire):
+    """A move or rule from another run that this one has under another number, or not at all."""
+
+    kind: Literal["move", "rule"]
+    what: str
+    """Such as "size (bags)" or "price < 30"."""
+    kept: bool
+    """Whether it applies here; otherwise it was left out."""
+    warning: str
+    """The same in words, as in `warnings`."""
+
+
+class AnsweredBy(Wire):
+    """Another run than the served one."""
+
+    run: str
+    run_id: str
+    concepts: list[str]
+    """Display texts, by number."""
+
+
 class Recommended(Wire):
     """Items, best first."""
 
@@ -101,6 +137,8 @@ class Recommended(Wire):
     """With `by_concept`; largest share first."""
     moved: Moved | None = None
     """With moves."""
+    differences: list[Difference] | None = None
+    """With moves: the attributes in which the list now differs most from the list before; moved ones first."""
     before: list[Scored] | None = None
     """With `before`: the list without the moves."""
     moves: list[Move] | None = None
@@ -114,6 +152,12 @@ class Recommended(Wire):
     """With the rule `shelves`; largest share first."""
     diversity: DiversityCost | None = None
     """With the rule `diversity`."""
+    carried: list[CarriedOver] | None = None
+    """Moves and rules from another run, or along other axes, that are not as they were."""
+    rules: Rules | None = None
+    """With rules from another run: those of the request that are in force."""
+    answered_by: AnsweredBy | None = None
+    """With `beside`."""
     error: str | None = None
     """In a batch: why this history has no items."""
     warnings: list[str] = Field([])
@@ -148,6 +192,36 @@ class Encoded(Wire):
     unknown: list[str]
     concepts: list[Place]
     warnings: list[str] = Field([])
+
+
+class Contrast(Wire):
+    """An attribute, or one value of it, in two lists."""
+
+    name: str
+    """Such as "year" or "genres: Comedy"."""
+    attribute: str
+    value: str | None
+    """The category or tag, if items either have it or not."""
+    kind: Literal["number", "date", "share"]
+    left: float
+    """The mean over the items whose value is known, in seconds since 1970 for dates, or the share that have it."""
+    right: float
+    left_known: int
+    """Items whose value is known."""
+    right_known: int
+    strength: float
+    """The difference in standard errors, as if the lists were drawn at random from both together."""
+    left_is: str | None
+    """What the left list is, against the right one, such as "older"; null where there is no word for it."""
+
+
+class Contrasts(Wire):
+    """What two lists differ in."""
+
+    both: int
+    """Items in both lists."""
+    attributes: list[Contrast]
+    """The clearest differences first; none if the lists differ by no more than chance."""
 
 
 class Similar(Wire):

@@ -52,8 +52,8 @@ class Moving(Who):
     bounded: bool = True
     """Stay within the range of real users."""
     run: Name | None = None
-    """The `run_id` of the run that stored moves were made with. Moves from another run are carried over by axis or by
-    name where possible, otherwise left out; `warnings` say which."""
+    """The `run_id` of the run that stored moves and rules were made with. Those from another run are carried over by
+    axis or by name where possible, otherwise left out; `warnings` say which."""
 
 
 class Listing(Wire):
@@ -89,6 +89,9 @@ class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND
     """Give the reason for every item."""
     before: bool = False
     """Also return the list without the moves."""
+    beside: Annotated[str, StringConstraints(max_length=255)] | None = None
+    """Ask a run from `GET /v1/runs` instead, for those who may edit. Users are those of the served run, and moves and
+    rules are carried over."""
 
 
 class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
@@ -122,7 +125,16 @@ class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001",
 class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):
     ids: Ids
     attributes: bool = False
-    """Also return what is known about each item."""
+    """Also return what the items table has about each."""
+
+
+class ContrastRequest(
+    Wire, json_schema_extra={"examples": [{"left": ["bag-0001", "mug-0004"], "right": ["bag-0012"]}]}
+):
+    """Two lists of items; unknown ids are ignored."""
+
+    left: Ids
+    right: Ids
 
 
 def storable(text: T) -> T:

@@ -73,6 +73,8 @@ class Placed(ItemRef):
     second_concept: int | None = None
     """Only for items that a second concept shares."""
     second_share: float | None = None
+    facts: list[str] | None = None
+    """A few facts for a card, such as the year and the genres."""
     new: bool | None = None
     """True for an item that came after training."""
     placed: str | None = None

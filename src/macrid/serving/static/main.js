@@ -3,7 +3,8 @@
 
 import * as api from "./core/api.js";
 import { byId, h, iconButton } from "./core/dom.js";
-import { configure, failure } from "./core/items.js";
+import { configure, failure, titleOf } from "./core/items.js";
+import { kept } from "./core/kept.js";
 import { VIEWS } from "./core/link.js";
 import { Live } from "./core/live.js";
 import { Store } from "./core/store.js";
@@ -13,6 +14,7 @@ import * as you from "./you/you.js";
 
 /** @import { App, Panel, State, View } from "#types" */
 
+const AWAY = 5_000; // ms after which a tab that is looked at again asks for news
 const toasts = byId("toasts");
 const store = new Store();
 const live = new Live(store);
@@ -27,6 +29,7 @@ const app = {
   isInHistory: (id) => (live.historyItems ?? []).some((item) => item.id === id),
   addToHistory,
   removeFromHistory,
+  moreLike,
   openItem: async (id) => (await import("./item/sheet.js")).open(app, id),
   walkFrom: (id) => store.step({ view: "walk", walk: { item: id, dimension: null } }),
   refreshCard,
@@ -45,6 +48,7 @@ async function start() {
   }
   configure(app.card, app.label);
   store.run = app.card.run_id;
+  shared.addEventListener("message", () => refreshCard(false).catch(() => {}));
   live.know(app.card);
   byId("run").textContent = app.card.run;
   document.title = `${app.card.run} · macrid studio`;
@@ -53,6 +57,7 @@ async function start() {
   you.create(app, byId("you"));
   knobs.create(app, byId("knobs"));
   picks.create(app, byId("picks"));
+  hero();
   tools();
   tabs();
   keys();
@@ -66,12 +71,29 @@ async function start() {
     if (user !== undefined && store.isBlank) store.start({ user });
     else live.meet();
   }
+  if (!kept("toured", false)) (await import("./tour/tour.js")).start(app);
 }
 
-async function refreshCard() {
+/** Tabs of this browser tell each other when names have changed. */
+const shared = new BroadcastChannel("macrid");
+
+/** @param {boolean} isOwn whether the change was made here, so that other tabs must be told */
+async function refreshCard(isOwn = true) {
+  const { digest } = app.card;
   app.card = await api.model();
+  if (isOwn) shared.postMessage("card");
+  if (!isOwn && app.card.digest === digest) return;
   configure(app.card, app.label);
   dispatchEvent(new CustomEvent("macrid:card"));
+}
+
+/** Whoever comes back to a tab sees what others have renamed meanwhile. */
+function followOthers() {
+  let since = 0;
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) since = performance.now();
+    else if (performance.now() - since > AWAY) refreshCard(false).catch(() => {});
+  });
 }
 
 function historyIds() {
@@ -87,13 +109,20 @@ function addToHistory(id) {
     return;
   }
   store.step({ user: null, history: [...historyIds(), id] });
-  announce("Added to your history");
+  announce("Added to the history");
+}
+
+/** @param {string} id */
+function moreLike(id) {
+  if (app.isInHistory(id)) return;
+  addToHistory(id);
+  toast(`More like ${titleOf(live.items.get(id) ?? { id })}`, { undo: store.undo });
 }
 
 /** @param {string} id */
 function removeFromHistory(id) {
   store.step({ user: null, history: historyIds().filter((other) => other !== id) });
-  toast("Removed from your history", { undo: store.undo });
+  toast("Removed from the history", { undo: store.undo });
 }
 
 function tabs() {
@@ -159,15 +188,37 @@ async function load(view) {
   }
 }
 
+function hero() {
+  const away = h("span", { class: "away", role: "status", hidden: true });
+  live.subscribe(() => {
+    if (away.hidden !== live.isAway) return;
+    away.hidden = !live.isAway;
+    away.replaceChildren("No connection. This is the last list; trying again… ", h("button", { type: "button", class: "text-button", text: "Try now", on: { click: () => live.retry() } }));
+  });
+  addEventListener("online", () => live.retry());
+  byId("hero").append(
+    h("span", { class: "quiet", text: "Nothing here changes what customers really get." }),
+    h("button", { type: "button", class: "text-button", text: "Show me around", on: { click: async () => (await import("./tour/tour.js")).start(app) } }),
+  );
+  byId("hero").after(away);
+}
+
 function tools() {
-  const undo = iconButton("undo", "Undo", store.undo);
-  const update = () => (undo.disabled = !store.canUndo);
+  const undo = iconButton("undo", "Undo", store.undo, { title: "Undo (Ctrl+Z)" });
+  const redo = iconButton("redo", "Redo", store.redo, { title: "Redo (Ctrl+Y)" });
+  const update = () => {
+    undo.disabled = !store.canUndo;
+    redo.disabled = !store.canRedo;
+  };
   store.subscribe(update);
   update();
   byId("tools").replaceChildren(
     undo,
-    iconButton("code", "Copy as curl or Python", async () => (await import("./share/share.js")).open(app)),
+    redo,
+    h("button", { type: "button", class: "button", on: { click: async () => (await import("./states/states.js")).open(app) } }, "Saved"),
+    iconButton("code", "Take this list away", async () => (await import("./share/share.js")).open(app)),
     h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
+    iconButton("keys", "Keys", openKeys, { title: "Keys (?)" }),
     iconButton("theme", "Light or dark", switchTheme),
   );
 }
@@ -187,19 +238,39 @@ function switchTheme() {
   dispatchEvent(new CustomEvent("macrid:theme"));
 }
 
+const openKeys = async () => (await import("./tour/keys.js")).open();
+
 function keys() {
+  followOthers();
   addEventListener("keydown", (event) => {
     const isText = event.target instanceof Element && event.target.matches("input:not([type=range]), textarea, select, [contenteditable]");
     if (isText || document.querySelector("dialog[open]")) return;
-    if (event.key === "/" && !event.ctrlKey && !event.metaKey) {
-      event.preventDefault();
-      if (store.get().view !== "picks") store.step({ view: "picks" });
-      byId("search").focus();
-    } else if (event.key.toLowerCase() === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey) {
-      event.preventDefault();
-      store.undo();
-    }
+    const isCommand = event.ctrlKey || event.metaKey;
+    const does = (isCommand ? COMMANDS : KEYS)[(event.shiftKey && isCommand ? "shift+" : "") + event.key.toLowerCase()];
+    if (!does || event.altKey) return;
+    event.preventDefault();
+    does();
   });
+}
+
+/** @type {Record<string, () => unknown>} With Ctrl, or ⌘. */
+const COMMANDS = { z: store.undo, y: store.redo, "shift+z": store.redo };
+
+/** @type {Record<string, () => unknown>} */
+const KEYS = {
+  "?": openKeys,
+  "/": () => focusOn("search"),
+  w: () => focusOn("wishes"),
+  s: () => focusOn("knobs"),
+  r: () => focusOn("picks"),
+};
+
+/** @param {string} id of something in the first view */
+function focusOn(id) {
+  if (store.get().view !== "picks") store.step({ view: "picks" });
+  const place = document.getElementById(id);
+  place?.scrollIntoView({ block: "nearest" });
+  place?.focus({ preventScroll: true });
 }
 
 /** @type {App["toast"]} */

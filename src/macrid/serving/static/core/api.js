@@ -2,7 +2,7 @@
 // The service: one function for every question that the page asks.
 
 import { h } from "./dom.js";
-import { forPeople } from "./format.js";
+import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
 /** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
@@ -65,6 +65,15 @@ export const items = (ids, signal, options = {}) => ask("POST", "/items/lookup",
 /** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<SegmentProfile>} */
 export const segmentProfile = (ids, signal) => ask("POST", "/segments/profile", { ids }, signal);
 
+/** @param {string[]} ids @returns {Promise<components["schemas"]["ItemList"]>} with what the items table has about each */
+export const itemsInFull = (ids) => ask("POST", "/items/lookup", { ids, attributes: true });
+
+/** @param {string[]} left @param {string[]} right @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["Contrasts"]>} */
+export const contrast = (left, right, signal) => ask("POST", "/contrast", { left, right }, signal);
+
+/** @returns {Promise<components["schemas"]["RunsBeside"]>} refused where edits are off */
+export const runs = () => ask("GET", "/runs");
+
 /** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
 
@@ -79,6 +88,9 @@ export const encode = (request, signal) => ask("POST", "/encode", request, signa
 
 /** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
+
+/** @param {string} text @returns {Promise<components["schemas"]["Wishes"]>} */
+export const words = (text) => ask("POST", "/words", { text });
 
 /** @returns {Promise<components["schemas"]["ItemAttributes"]>} */
 export const attributes = () => ask("GET", "/attributes");

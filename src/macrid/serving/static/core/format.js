@@ -70,13 +70,10 @@ export function listed(words) {
 }
 
 /**
- * What the service says to programs, for a person: without addresses and options, in the words of the page.
- * @param {string} detail
+ * With a capital letter first.
+ * @param {string} text
  */
-export function forPeople(detail) {
-  return detail
-    .replace(/\s*\((?:[A-Z]+ \/|[^()]*--)[^()]*\)/g, "")
-    .replace(/; see \/\S+(?: or \/\S+)*/g, "")
-    .replace(/^no user /, "no customer ")
-    .replace("; known users: ", "; some that are known: ");
-}
+export const capital = (text) => {
+  const [first = "", ...rest] = text;
+  return first.toLocaleUpperCase() + rest.join("");
+};

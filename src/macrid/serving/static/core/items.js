@@ -9,6 +9,7 @@ import { percent } from "./format.js";
 /** @import { CardChange } from "../picks/changes.js" */
 /** @import { Model, Shown } from "#types" */
 
+const POSTER = 120; // px from which there is room for words
 let hasPictures = false;
 let labelOf = /** @type {(concept: number) => string | null} */ (() => null);
 
@@ -25,39 +26,50 @@ export function configure(card, label) {
 export const titleOf = (item) => item.title?.trim() || item.id;
 
 /**
- * A square picture, or initials on the colour of the concept where there is none.
+ * A title as on a poster: "The Matrix" for "Matrix, The (1999)", where the year is among the facts.
+ * @param {{ id: string, title?: string | null, facts?: string[] | null }} item
+ */
+export function posterTitle(item) {
+  const title = titleOf(item);
+  const [, name, year] = /^(.*\S)\s*\((\d{4})\)$/su.exec(title) ?? [];
+  const short = name && item.facts?.includes(year) ? name : title;
+  return short.replace(/^(.+), (the|a|an|les?|la|l'|il|el|der|die|das)$/isu, "$2 $1");
+}
+
+/**
+ * A square picture, or a poster in words where there is none; a small one is a tile in the colour of the group.
  * @param {Shown} item
  * @param {{ alt?: string, size?: number | null, lazy?: boolean }} [options]
  */
 export function thumb(item, { alt = "", size = null, lazy = true } = {}) {
   const frame = h("span", { class: "thumb", style: size ? { "--thumb": `${size}px` } : {} });
   if (!hasPictures || item.isUnknown) {
-    frame.append(placeholder(item, alt));
+    frame.append(placeholder(item, alt, size));
     return frame;
   }
   const img = h("img", { alt, loading: lazy ? "lazy" : "eager", decoding: "async", draggable: "false" });
-  const giveUp = () => frame.replaceChildren(placeholder(item, alt));
+  const giveUp = () => frame.replaceChildren(placeholder(item, alt, size));
   img.addEventListener("error", giveUp);
   frame.append(img);
   showPicture(img, item.id).catch(giveUp);
   return frame;
 }
 
-/** @param {Shown} item @param {string} alt */
-function placeholder(item, alt) {
+/** @param {Shown} item @param {string} alt @param {number | null} size */
+function placeholder(item, alt, size) {
   const props = alt ? { role: "img", "aria-label": alt } : { "aria-hidden": "true" };
-  return h("span", { class: "placeholder", style: { "--c": conceptColour(item.concept) }, ...props }, initials(item));
+  return h("span", { class: "placeholder", style: { "--c": conceptColour(item.concept) }, ...props }, (size === null || size >= POSTER) && poster(item));
 }
 
-/**
- * Of a title its first letters, of an id its end, which tells it from others.
- * @param {Shown} item
- */
-function initials(item) {
-  const words = titleOf(item).replace(/\s*\(\d{4}\)\s*$/, "").match(/[\p{L}\p{N}]+/gu) ?? ["?"];
-  if (!item.title?.trim()) return [...(words.at(-1) ?? "")].slice(-4).join("");
-  if (words.length === 1) return [...words[0]].slice(0, 2).join("");
-  return words.slice(0, 2).map((word) => [...word][0].toLocaleUpperCase()).join("");
+/** @param {Shown} item */
+function poster(item) {
+  const [first, ...rest] = item.facts ?? [];
+  return h(
+    "span",
+    { class: "poster" },
+    h("span", { class: "poster-title", dir: "auto", text: posterTitle(item) }),
+    h("span", { class: "poster-facts" }, first && h("span", { dir: "auto", text: first }), rest.map((text) => h("span", { dir: "auto", text }))),
+  );
 }
 
 /**
@@ -86,42 +98,40 @@ function conceptTag(concept, share) {
   );
 }
 
+/** What a person can do with a card. @typedef {{ open: () => void, like?: () => void, pin?: () => void, exclude?: () => void }} CardActions */
+
 export class ItemCard {
   #rank = h("span", { class: "rank", "aria-hidden": "true" });
   #badge = h("span", { class: "badge", role: "img", hidden: true });
-  #add;
+  #like;
   #pin;
   #title;
 
-  /**
-   * @param {Shown} item
-   * @param {{ open: () => void, add?: () => void, pin?: () => void, exclude?: () => void }} does `add`: put it into the history, or
-   *   take it out; `pin`: the same for pins
-   */
-  constructor(item, { open, add, pin, exclude }) {
-    this.#title = titleOf(item);
-    const quick = { tabindex: "-1" }; // the sheet has them, too
-    this.#pin = pin && iconButton("pin", `Pin ${this.#title}`, pin, { class: "card-tool card-pin", ...quick });
-    this.#add = add && iconButton("add", `Add ${titleOf(item)} to your history`, add, { class: "card-tool card-add" });
+  /** @param {Shown} item @param {CardActions} does `like`: put it into the history, or take it out; `pin`: the same for pins */
+  constructor(item, { open, like, pin, exclude }) {
+    const title = (this.#title = titleOf(item));
+    const quick = { tabindex: "-1" }; // the sheet has it, too
+    this.#pin = pin && iconButton("pin", `Pin ${title}`, pin, { class: "card-tool card-pin", ...quick });
+    this.#like = like && iconButton("add", `More like ${title}`, like, { class: "card-tool card-add" });
     this.element = h(
       "article",
       { class: "card", "data-id": item.id },
       h(
         "button",
-        { type: "button", class: "card-open", on: { click: open } },
+        { type: "button", class: "card-open", title, on: { click: open } },
         thumb(item),
-        h("span", { class: "card-title", dir: "auto", text: titleOf(item) }),
+        h("span", { class: "card-title", dir: "auto", text: title }),
         conceptTags(item),
         item.new && h("span", { class: "card-new", text: "New item", title: item.placed }),
       ),
       this.#rank,
       this.#badge,
-      add && h(
+      like && h(
         "div",
         { class: "card-tools" },
         this.#pin,
-        exclude && iconButton("ban", `Not this: ${this.#title}`, exclude, { class: "card-tool card-ban", ...quick }),
-        this.#add,
+        exclude && iconButton("ban", `Not this: ${title}`, exclude, { class: "card-tool card-ban" }),
+        this.#like,
       ),
     );
   }
@@ -133,25 +143,27 @@ export class ItemCard {
     this.#badge.className = `badge ${change?.kind ?? ""}`;
     this.#badge.textContent = change === null ? "" : change.kind === "in" ? "new" : `${change.kind === "up" ? "↑" : "↓"} ${change.by}`;
     this.#badge.setAttribute("aria-label", change === null ? "" : change.kind === "in" ? "new in the list" : `${change.kind} by ${change.by}`);
-    this.#add?.replaceChildren(icon(isInHistory ? "check" : "add"));
-    this.#add?.classList.toggle("is-in", isInHistory);
+    this.#like?.replaceChildren(icon(isInHistory ? "check" : "add"));
+    this.#like?.classList.toggle("is-in", isInHistory);
     this.#pin?.classList.toggle("is-in", isPinned);
-    for (const name of ["aria-label", "title"]) this.#pin?.setAttribute(name, `${isPinned ? "Unpin" : "Pin"} ${this.#title}`);
+    for (const name of ["aria-label", "title"]) {
+      this.#pin?.setAttribute(name, `${isPinned ? "Unpin" : "Pin"} ${this.#title}`);
+      this.#like?.setAttribute(name, isInHistory ? `Remove ${this.#title} from the history` : `More like ${this.#title}`);
+    }
   }
 }
 
 /**
- * A small picture that opens the item.
+ * A small picture, or the title where there is none, that opens the item.
  * @param {Shown} item
  * @param {(id: string) => void} open
  * @param {{ size?: number, label?: string }} [options]
  */
 export function thumbButton(item, open, { size = 40, label = titleOf(item) } = {}) {
-  return h(
-    "button",
-    { type: "button", class: "thumb-button", title: label, "aria-label": label, "data-id": item.id, on: { click: () => open(item.id) } },
-    thumb(item, { size }),
-  );
+  const looks = hasPictures
+    ? thumb(item, { size })
+    : h("span", { class: "title-tag", style: { "--c": conceptColour(item.concept) }, dir: "auto", text: posterTitle(item) });
+  return h("button", { type: "button", class: "thumb-button", title: label, "aria-label": label, "data-id": item.id, on: { click: () => open(item.id) } }, looks);
 }
 
 /**

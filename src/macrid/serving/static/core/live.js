@@ -2,14 +2,16 @@
 // What the service says about the state of the page: a user's place in each concept, and what is recommended.
 
 import * as api from "./api.js";
+import { warningsOf } from "./carried.js";
 import { applied, isSame, keyOf } from "./moves.js";
 
 /** @import { Store } from "./store.js" */
-/** @import { DiversityCost, Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
+/** @import { Difference, DiversityCost, Encoded, List, Model, Move, Recommended, RecommendRequest, Shown, State } from "#types" */
 /** @typedef {"encoded" | "historyItems" | "lists" | "before" | "busy"} Part */
 /** @typedef {{ concept: number | null, rows: "concepts" | "shelves" | null }} Shape which list is asked for: of one concept, of all, or rows */
 
-const N = 24;
+export const N = 24; // items of a list, unless somebody wants more or fewer
+const RETRY = [1_000, 2_000, 4_000, 8_000, 15_000]; // ms between attempts to reach a service that is away
 
 /** Listeners are told which parts are new. */
 export class Live {
@@ -35,6 +37,10 @@ export class Live {
   historyItems = null;
   /** @type {unknown} */
   error = null;
+  /** Whether the service is away; what was shown last stays. */
+  isAway = false;
+  /** @type {Difference[]} Attributes in which the list differs from the one before the moves. */
+  differences = [];
   /** @type {Map<string, Shown>} Every item seen so far. */
   items = new Map();
   isBusy = false;
@@ -46,12 +52,16 @@ export class Live {
   /** @type {string | null} What the lists shown are the answer to. */
   #answered = null;
   #wanted = ""; // what was asked last
+  #listed = ""; // whose lists are shown
   #ruled = "{}"; // the rules of the lists shown
   /** @type {Store} */
   #store;
   /** @type {Set<(parts: Part[]) => void>} */
   #listeners = new Set();
   #control = new AbortController();
+  #attempts = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #retrying;
   /** @type {Model | null} */
   #card = null;
   #resolve = /** @type {(card: Model) => void} */ (() => {});
@@ -65,7 +75,7 @@ export class Live {
       if (changed.includes("user") || changed.includes("history")) this.meet();
       else {
         if (this.who) this.#keepUp();
-        if (["list", "concept", "rules"].some((name) => changed.includes(/** @type {keyof State} */ (name)))) this.#compare();
+        if (["list", "concept", "rules", "n"].some((name) => changed.includes(/** @type {keyof State} */ (name)))) this.#compare();
       }
     });
   }
@@ -77,8 +87,7 @@ export class Live {
 
   /** A history or a user as the API takes them, or null. */
   get who() {
-    const { user, history } = this.#store.get();
-    return user !== null ? { user } : history.length ? { history } : null;
+    return whoOf(this.#store.get());
   }
 
   /** The request that gives the list shown. */
@@ -96,11 +105,12 @@ export class Live {
     this.isStarted = true;
     this.#control.abort();
     this.#control = new AbortController();
+    clearTimeout(this.#retrying);
     this.#unmoved.clear();
     Object.assign(this, { isBusy: false, error: null, historyItems: null, warnings: [] });
     this.#answered = null;
     if (!this.who) {
-      Object.assign(this, { encoded: null, lists: null, shares: null, historyItems: [] });
+      Object.assign(this, { encoded: null, lists: null, shares: null, historyItems: [], differences: [] });
       this.#tell("encoded", "historyItems", "lists");
       return;
     }
@@ -125,37 +135,19 @@ export class Live {
 
   /** @param {Shown[]} items */
   remember(items) {
-    for (const { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed } of items) {
-      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share, new: isNew, placed });
+    for (const { id, title, concept, concept_share, second_concept, second_share, facts, new: isNew, placed } of items) {
+      this.items.set(id, { id, title, concept, concept_share, second_concept, second_share, facts, new: isNew, placed });
     }
   }
 
   /** @returns {Shape} */
   #shape(isDragging = this.#store.isDragging) {
-    const { list, concept, moves } = this.#store.get();
-    const hasConcept = this.#card === null || this.#card.concepts.some((one) => one.concept === concept);
-    const hasConcepts = this.#card === null || this.#card.has_concepts;
-    if (list === "concept") return { concept: hasConcept ? concept : null, rows: null };
-    if (list === "overall" || !hasConcepts) return { concept: null, rows: null };
-    if (list === "shelves" || !isDragging) return { concept: null, rows: list };
-    const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
-    return { concept: last?.to === undefined ? null : (last.concept ?? null), rows: null };
+    return shapeOf(this.#store.get(), this.#card, isDragging);
   }
 
   /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
-  #request(moves, { concept, rows }) {
-    const { user, history, run, rules: chosen } = this.#store.get();
-    const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
-    const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
-    const most = this.#card ? Math.min(N, this.#card.limits.n, this.#card.items - seen) : N;
-    return {
-      ...this.who,
-      n: Math.max(1, most),
-      ...(moves.length && { moves, ...(run !== null && { run }) }),
-      ...(concept !== null && { concept }),
-      ...(rows === "concepts" && { by_concept: true }),
-      ...(Object.keys(rules).length && { rules }),
-    };
+  #request(moves, shape) {
+    return requestOf({ ...this.#store.get(), moves }, shape, this.#card, this.historyItems?.length ?? 0);
   }
 
   async #encode() {
@@ -195,13 +187,14 @@ export class Live {
 
   /** @param {Shape} shape */
   #key(shape) {
-    const { moves, rules } = this.#store.get();
-    return keyOf(moves) + JSON.stringify([shape, rules]);
+    const { moves, rules, n } = this.#store.get();
+    return keyOf(moves) + JSON.stringify([shape, rules, n]);
   }
 
   /** @param {Shape} shape */
   #unmovedKey(shape) {
-    return JSON.stringify([shape, this.#store.get().rules]);
+    const { rules, n } = this.#store.get();
+    return JSON.stringify([shape, rules, n]);
   }
 
   /** One request at a time; if the state has moved on when it is answered, one for the newest state. */
@@ -218,9 +211,10 @@ export class Live {
         if (signal.aborted) return;
         this.#take(answer, state, shape);
         this.#answered = wanted;
-        if (state.moves.length && isSame(state.moves, this.#store.get().moves)) {
-          this.#store.carryOver(applied(answer, state.moves));
+        if ((state.moves.length || state.run !== null) && isSame(state.moves, this.#store.get().moves)) {
+          this.#store.carryOver(applied(answer, state.moves), inForce(answer, state));
           this.asked = this.#store.get().moves;
+          this.#ruled = JSON.stringify(this.#store.get().rules);
           this.#answered = this.#key(shape);
         }
         this.#tell("lists");
@@ -236,6 +230,8 @@ export class Live {
 
   /** What is wrong with rules is said beside them; the list stays. @param {unknown} error */
   #fail(error) {
+    if (error instanceof api.ApiError && error.status === 0) this.#wait();
+    if (this.#listed !== JSON.stringify(this.who)) this.lists = null;
     if (error instanceof api.ApiError && error.at?.startsWith("rules") && this.lists) {
       this.rulesError = error.detail.replace(/^rules\./, "");
       this.#answered = this.#wanted;
@@ -243,8 +239,23 @@ export class Live {
     this.#tell("lists");
   }
 
+  /** The service is away: try again soon, then less and less often. What is shown stays. */
+  #wait() {
+    this.isAway = true;
+    clearTimeout(this.#retrying);
+    this.#retrying = setTimeout(() => this.retry(), RETRY[Math.min(this.#attempts, RETRY.length - 1)]);
+    this.#attempts += 1;
+  }
+
+  /** Ask again for what failed. */
+  retry() {
+    if (!this.who) return;
+    if (this.encoded === null || this.historyItems === null) this.meet();
+    else this.#keepUp();
+  }
+
   /** @param {Recommended} answer @param {State} state @param {Shape} shape */
-  #take(answer, { moves, list, run, rules }, shape) {
+  #take(answer, { moves, list, run, rules, n }, shape) {
     this.remember(answer.items);
     const hasMoves = moves.length > 0;
     const one = { concept: shape.concept, items: answer.items, moved: hasMoves ? (answer.moved ?? null) : null };
@@ -256,14 +267,16 @@ export class Live {
     } else if (list === "concepts" && this.lists && this.lists.length > 1) {
       this.lists = this.lists.map((row) => (row.concept === shape.concept ? one : row));
     } else this.lists = [one];
-    if (!hasMoves) this.#unmoved.set(JSON.stringify([shape, rules]), this.lists);
+    if (!hasMoves) this.#unmoved.set(JSON.stringify([shape, rules, n]), this.lists);
+    this.differences = hasMoves ? (answer.differences ?? []) : [];
+    [this.isAway, this.#attempts, this.#listed] = [false, 0, JSON.stringify(this.who)];
     this.shares = answer.shares ?? null;
     this.hasShelves = shape.rows === "shelves";
     this.hasRules = Object.keys(rules).length > 0;
     [this.rulesError, this.diversity] = [null, answer.diversity ?? null];
     // What could not be carried over from a link stays said until something else is moved.
     const isNew = !isSame(moves, this.asked) || JSON.stringify(rules) !== this.#ruled;
-    if (run !== null || !this.warnings.length || isNew) this.warnings = answer.warnings ?? [];
+    if (run !== null || !this.warnings.length || isNew) this.warnings = warningsOf(answer, moves.length);
     this.#ruled = JSON.stringify(rules);
     this.asked = moves;
     this.error = null;
@@ -291,12 +304,68 @@ export class Live {
 }
 
 /**
+ * A history or a user as the API takes them, or null.
+ * @param {State} state
+ */
+export const whoOf = ({ user, history }) => (user !== null ? { user } : history.length ? { history } : null);
+
+/**
+ * @param {State} state
+ * @param {Model | null} card
+ * @returns {Shape}
+ */
+export function shapeOf({ list, concept, moves }, card, isDragging = false) {
+  const hasConcept = card === null || card.concepts.some((one) => one.concept === concept);
+  const hasConcepts = card === null || card.has_concepts;
+  if (list === "concept") return { concept: hasConcept ? concept : null, rows: null };
+  if (list === "overall" || !hasConcepts) return { concept: null, rows: null };
+  if (list === "shelves" || !isDragging) return { concept: null, rows: list };
+  const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
+  return { concept: last?.to === undefined ? null : (last.concept ?? null), rows: null };
+}
+
+/**
+ * The request for the list of a state.
+ * @param {State} state
+ * @param {Shape} shape
+ * @param {Model | null} card
+ * @param {number} known how many items a known user has
+ * @returns {RecommendRequest}
+ */
+export function requestOf(state, { concept, rows }, card, known) {
+  const { user, history, moves, run, n, rules: chosen } = state;
+  const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
+  const seen = user === null ? history.length : known;
+  const most = card ? Math.min(n ?? N, card.limits.n, card.items - seen) : n ?? N;
+  return {
+    ...whoOf(state),
+    n: Math.max(1, most),
+    ...(moves.length && { moves }),
+    ...(run !== null && { run }),
+    ...(concept !== null && { concept }),
+    ...(rows === "concepts" && { by_concept: true }),
+    ...(Object.keys(rules).length && { rules }),
+  };
+}
+
+/**
+ * The rules of a state that are in force, if some of them were left out; shelves may be those of the list.
+ * @param {Recommended} answer
+ * @param {State} state
+ */
+function inForce({ rules }, state) {
+  if (!rules) return state.rules;
+  const { shelves, ...others } = rules;
+  return state.rules.shelves === undefined ? others : { ...others, shelves };
+}
+
+/**
  * @param {Recommended} answer
  * @param {Shape} shape
  * @param {boolean} hasMoves
  * @returns {List[] | null} null where it is one list
  */
-function rowsOf(answer, { rows }, hasMoves) {
+export function rowsOf(answer, { rows }, hasMoves) {
   if (rows === "shelves") return (answer.shelves ?? []).map(({ concept, items, share }) => ({ concept, items, moved: null, share }));
   return answer.concepts?.map(({ concept, items, moved }) => ({ concept, items, moved: hasMoves ? (moved ?? null) : null })) ?? null;
 }

@@ -6,16 +6,23 @@ import { h } from "./dom.js";
 
 /** @import { Item, State } from "#types" */
 
+/** @type {Map<string, Promise<void>>} */
+const linked = new Map();
+
 /**
- * Links a stylesheet of the page; resolves when it is there, or is not to be had.
+ * Links a stylesheet of the page, once; resolves when it is there, or is not to be had.
  * @param {string} name
  * @returns {Promise<void>}
  */
 export function styles(name) {
+  const known = linked.get(name);
+  if (known) return known;
   const link = h("link", { rel: "stylesheet", href: `/static/${name}` });
-  const loaded = new Promise((done) => ["load", "error"].forEach((event) => link.addEventListener(event, () => done(undefined))));
+  /** @type {Promise<void>} */
+  const loaded = new Promise((done) => ["load", "error"].forEach((event) => link.addEventListener(event, () => done())));
+  linked.set(name, loaded);
   document.head.append(link);
-  return /** @type {Promise<void>} */ (loaded);
+  return loaded;
 }
 
 const MOST_KEPT = 2_000;
@@ -38,7 +45,7 @@ export function lookUp(id) {
 
 /**
  * The history of a state as ids; a known user's is asked for once.
- * @param {State} state
+ * @param {Pick<State, "user" | "history">} state
  */
 export async function historyOf({ user, history }) {
   if (user === null) return history;

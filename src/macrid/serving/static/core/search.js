@@ -146,7 +146,7 @@ function combobox({ label, placeholder, name, load, show, choose, stays = false,
  * @param {App} app
  * @param {{ label?: string, placeholder?: string, name?: string, choose?: (item: Found) => void, stays?: boolean }} [options]
  */
-export function itemSearch(app, { label = "Search items", placeholder = "Add something you like…", name, choose, stays = true } = {}) {
+export function itemSearch(app, { label = "Search items", placeholder = "Add an item to the history…", name, choose, stays = true } = {}) {
   return combobox({
     label,
     placeholder,
@@ -166,7 +166,7 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add som
         h("span", { class: "option-title", dir: "auto", text: titleOf(item) }),
         h("span", { class: "option-more" }, conceptTags(item), h("span", { text: count(item.popularity, "user") })),
       ),
-      app.isInHistory(item.id) && h("span", { class: "option-in", text: "in your history" }),
+      app.isInHistory(item.id) && h("span", { class: "option-in", text: "in the history" }),
     ],
     choose: choose ?? ((item) => (app.isInHistory(item.id) ? app.removeFromHistory(item.id) : app.addToHistory(item.id))),
   });

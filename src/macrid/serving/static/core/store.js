@@ -1,9 +1,9 @@
 // @ts-check
 // What a person has chosen, kept in the address: a link reproduces everything.
 
-import { read, write } from "./link.js";
+import { isChosen, isNobody, read, write } from "./link.js";
 
-/** @import { Move, State } from "#types" */
+/** @import { Move, Rules, State } from "#types" */
 
 /**
  * @typedef {object} Address where the state is kept; a browser's by default
@@ -14,8 +14,9 @@ import { read, write } from "./link.js";
  * @property {(listener: () => void) => void} onPop
  */
 
-/** @type {(keyof State)[]} */
-const UNDOABLE = ["user", "history", "moves", "rules"];
+/** @type {(keyof State)[]} What lists depend on: changes of these can be undone. */
+const UNDOABLE = ["user", "history", "moves", "rules", "list", "n"];
+const MOST_STEPS = 200;
 const TOGETHER = 1200; // ms within which steps of one knob, by arrow keys, are one
 const REST = 300; // ms without a change before the address follows a drag
 
@@ -36,11 +37,14 @@ export class Store {
   #address;
   #state;
   #settled; // as of the last step
+  #isChosen; // whether somebody chose whom the page is about, or nobody
   #last = { key: /** @type {string | null} */ (null), at: 0 };
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #pending;
   /** @type {Partial<State>[]} */
   #past = [];
+  /** @type {Partial<State>[]} */
+  #future = [];
   /** @type {Set<(state: State, changed: (keyof State)[]) => void>} */
   #listeners = new Set();
 
@@ -48,6 +52,7 @@ export class Store {
     this.#address = address;
     this.#state = read(address.search);
     this.#settled = this.#state;
+    this.#isChosen = isChosen(address.search);
     address.onPop(() => {
       this.isDragging = false;
       this.#change(read(address.search));
@@ -62,9 +67,9 @@ export class Store {
     this.#listeners.add(listener);
   }
 
-  /** Whether nobody is chosen yet: a first visit. */
+  /** Whether nobody is chosen yet: a first visit. Somebody who starts with an empty history has chosen that. */
   get isBlank() {
-    return this.#state.user === null && this.#state.history.length === 0;
+    return isNobody(this.#state) && !this.#isChosen;
   }
 
   /**
@@ -94,12 +99,15 @@ export class Store {
    */
   step(patch, key = null) {
     this.isDragging = false;
+    this.#isChosen ||= "user" in patch || "history" in patch;
     this.#change({ ...this.#state, ...patch });
     clearTimeout(this.#pending);
     const isSame = key !== null && key === this.#last.key && performance.now() - this.#last.at < TOGETHER;
     this.#last = { key, at: performance.now() };
-    if (UNDOABLE.some((name) => differs(this.#state[name], this.#settled[name])) && !isSame) {
-      this.#past.push(Object.fromEntries(UNDOABLE.map((name) => [name, this.#settled[name]])));
+    if (isAnother(this.#settled, this.#state) && !isSame) {
+      this.#past.push(undoable(this.#settled));
+      this.#past.splice(0, this.#past.length - MOST_STEPS);
+      this.#future = [];
     }
     this.#settled = this.#state;
     const link = this.link();
@@ -108,12 +116,13 @@ export class Store {
   }
 
   /**
-   * Moves as the service applied them, with their axes: those of a link may belong to another run.
-   * @param {Move[]} moves
+   * Moves and rules as the service applied them: those of a link may belong to another run.
+   * @param {Move[]} moves with their axes
+   * @param {Rules} [rules]
    */
-  carryOver(moves) {
+  carryOver(moves, rules = this.#state.rules) {
     const isSettled = this.#settled === this.#state;
-    this.#change({ ...this.#state, moves, run: null });
+    this.#change({ ...this.#state, moves, rules, run: null });
     if (isSettled) this.#settled = this.#state;
     this.#replaceSoon();
   }
@@ -122,19 +131,30 @@ export class Store {
     return this.#past.length > 0;
   }
 
-  undo = () => {
-    const before = this.#past.pop();
-    if (!before) return;
+  get canRedo() {
+    return this.#future.length > 0;
+  }
+
+  undo = () => this.#travel(this.#past, this.#future);
+
+  redo = () => this.#travel(this.#future, this.#past);
+
+  /** @param {Partial<State>[]} from @param {Partial<State>[]} to */
+  #travel(from, to) {
+    const there = from.pop();
+    if (!there) return;
+    to.push(undoable(this.#settled));
     this.isDragging = false;
     this.#last.key = null;
-    this.#change({ ...this.#state, ...before });
+    this.#change({ ...this.#state, ...there });
     this.#settled = this.#state;
     this.#address.push(this.link());
-  };
+    this.#notify([]);
+  }
 
   /** The address of this state, without the host. */
   link() {
-    return this.#address.path + write(this.#state, this.run);
+    return this.#address.path + write(this.#state, this.run, this.#isChosen);
   }
 
   #replaceSoon() {
@@ -158,3 +178,10 @@ export class Store {
 
 /** @param {unknown} one @param {unknown} other */
 const differs = (one, other) => JSON.stringify(one) !== JSON.stringify(other);
+
+/** @param {State} one @param {State} other @returns {boolean} whether their lists may differ */
+const isAnother = (one, other) =>
+  UNDOABLE.some((name) => differs(one[name], other[name])) || (other.list === "concept" && one.concept !== other.concept);
+
+/** @param {State} state @returns {Partial<State>} */
+const undoable = (state) => Object.fromEntries([...UNDOABLE, "concept"].map((name) => [name, state[/** @type {keyof State} */ (name)]]));

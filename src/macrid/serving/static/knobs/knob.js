@@ -1,5 +1,5 @@
 // @ts-check
-// One knob: a dimension as a slider over the real users, with named ends.
+// One knob: a dimension of a group as a slider over the real customers, with named ends.
 
 import { conceptColour } from "../core/colours.js";
 import { h, iconButton, svg } from "../core/dom.js";
@@ -11,6 +11,8 @@ import { withMove, without } from "../core/moves.js";
 
 const ENDS = 3; // example items at each end
 const STEPS = 200;
+const CLOSE = 0.6; // strength from which a name fits closely
+const LOOSE = 0.4;
 
 /**
  * A slider that shows where it started, and says when it is dragged and when it is let go.
@@ -39,7 +41,7 @@ export class Knob {
   /** @type {App} */
   #app;
   #slider;
-  #you = h("span", { class: "here", hidden: true }, h("span", { text: "you" }));
+  #you = h("span", { class: "here", hidden: true }, h("span", { text: "now" }));
   #reset;
 
   /** @param {App} app @param {Dimension} dimension */
@@ -67,7 +69,7 @@ export class Knob {
       head,
       h("div", { class: "track" }, histogram(dimension), this.#slider.input, this.#you),
       h("div", { class: "ends" }, this.#end("low"), this.#end("high")),
-      dimension.effect?.label && h("p", { class: "quiet effect", text: `From end to end: ${dimension.effect.label}` }),
+      dimension.effect?.label && h("p", { class: "quiet effect", text: `All the way: ${dimension.effect.label}` }),
       evidence(dimension),
     );
   }
@@ -106,7 +108,7 @@ export class Knob {
     const { low, high, name } = this.dimension;
     const [one, other] = name === null ? ["one end", "the other end"] : [low || "low", high || "high"];
     const where = `${Math.round(100 * to)} percent of the way from ${one} to ${other}`;
-    return to === from ? `${where}, where you are` : `${where}; you are at ${Math.round(100 * from)}`;
+    return to === from ? `${where}, where the customer is` : `${where}; the customer is at ${Math.round(100 * from)}`;
   }
 
   /** @param {number | null} to */
@@ -117,11 +119,10 @@ export class Knob {
   /** @param {number | null} to */
   #patch(to) {
     const { concept, dimension } = this.dimension;
-    const { moves, list } = this.#app.store.get();
+    const { moves } = this.#app.store.get();
     return {
       moves: to === null ? without(moves, { concept, dimension }) : withMove(moves, { concept, dimension, to: Number(to.toFixed(5)) }),
       concept,
-      list: list === "overall" && to !== null ? /** @type {const} */ ("concept") : list,
     };
   }
 
@@ -153,7 +154,7 @@ function histogram({ histogram: { low, high, counts, of }, range }) {
   const outline = `M${x(low).toFixed(2)},30 L${points.join(" L")} L${x(high).toFixed(2)},30 Z`;
   return svg(
     "svg",
-    { class: "histogram", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": `Where real ${of} are` },
+    { class: "histogram", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": `Where other ${of === "users" ? "customers" : of} are` },
     svg("path", { d: outline }),
   );
 }
@@ -172,8 +173,10 @@ function evidence(dimension) {
   return h(
     "details",
     { class: "evidence" },
-    h("summary", { text: "Evidence" }),
+    h("summary", { text: "Details" }),
     h("p", { text: reason(dimension) }),
+    h("p", { text: `The shape shows where other ${dimension.histogram.of === "users" ? "customers" : dimension.histogram.of} are.` }),
+    h("p", { text: `Dimension ${dimension.dimension} of concept ${dimension.concept}.` }),
     rows.length > 0 &&
       h(
         "table",
@@ -185,16 +188,15 @@ function evidence(dimension) {
 }
 
 /**
- * Why it is called what it is called.
+ * Why it is called what it is called: "Follows the Horror genre closely (0.83 of 1, checked on items it was not found on)."
  * @param {Dimension} dimension
  */
-function reason({ name, why, edited, attribute, strength, p, cross_validated: isCrossValidated }) {
-  if (name === null) return why ?? "No attribute follows it closely enough to name it.";
+export function reason({ name, why, edited, attribute, strength, cross_validated: isCrossValidated }) {
+  if (name === null) return why ?? "Nothing that is known about the items follows this slider closely enough to name it.";
   if (edited) return "Named by a person.";
-  const parts = [
-    strength !== null && `strength ${number(strength)}`,
-    p !== null && pValue(p),
-    isCrossValidated && "confirmed on items left out of the search",
-  ].filter(Boolean);
-  return `Named after ${attribute ?? "what its items share"}${parts.length ? `: ${parts.join(", ")}` : ""}.`;
+  const [column, value] = (attribute ?? "").split(/: (.*)/s);
+  const what = !attribute ? "what its items share" : value ? `${value} (${column})` : column;
+  if (strength === null) return `Named after ${what}.`;
+  const how = strength >= CLOSE ? "closely" : strength >= LOOSE ? "loosely" : "faintly";
+  return `Follows ${what} ${how} (${number(strength)} of 1${isCrossValidated ? ", checked on items it was not found on" : ""}).`;
 }

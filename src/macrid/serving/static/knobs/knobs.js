@@ -1,5 +1,5 @@
 // @ts-check
-// Knobs: the dimensions of a concept as sliders, and how much of each concept is recommended.
+// The sliders: more of and less of what the items have; then each group's own; then how much of each group.
 
 import * as api from "../core/api.js";
 import { conceptColour } from "../core/colours.js";
@@ -9,6 +9,7 @@ import { moveOf } from "../core/moves.js";
 import { Knob } from "./knob.js";
 import { Shares } from "./shares.js";
 import { Towards } from "./towards.js";
+import * as wishes from "./wishes.js";
 
 /** @import { App, Dimension } from "#types" */
 
@@ -18,12 +19,12 @@ const FEW = 5;
 export function create(app, root) {
   if (app.card.has_concepts) return new Knobs(app, root);
   return root.replaceChildren(
-    h("h2", { text: "Knobs" }),
+    h("h2", { text: "No sliders" }),
     h(
       "div",
       { class: "state" },
-      h("p", { text: `${app.card.model} has no concepts, so there is nothing to turn.` }),
-      h("p", { class: "quiet", text: "Train a MacridVAE on the same data to get knobs: macrid train DATA --model macridvae" }),
+      h("p", { text: "This model cannot be steered. Filters and rules still work." }),
+      h("p", { class: "quiet", text: `${app.card.model} has no groups of items. A MacridVAE trained on the same data has: macrid train DATA` }),
     ),
   );
 }
@@ -34,9 +35,11 @@ class Knobs {
   /** @type {HTMLElement} */
   #root;
   #reset = h("button", { type: "button", class: "text-button", text: "Reset all", on: { click: () => this.#app.store.step({ moves: [] }) } });
-  #drawer = h("button", { type: "button", class: "drawer-toggle", "aria-expanded": "false", on: { click: () => this.#toggleDrawer() } }, h("span", { text: "Knobs" }), icon("more"));
-  #pills = h("div", { class: "pills", role: "tablist", "aria-label": "Concepts", on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#keys(event) } });
+  #drawer = h("button", { type: "button", class: "drawer-toggle", "aria-expanded": "false", on: { click: () => this.#toggleDrawer() } }, h("span", { text: "Sliders" }), icon("more"));
+  #pills = h("div", { class: "pills", role: "tablist", "aria-label": "Groups", on: { keydown: (/** @type {KeyboardEvent} */ event) => this.#keys(event) } });
   #panel = h("div", { class: "concept-panel", role: "tabpanel", id: "concept-panel", tabindex: "-1" });
+  /** @type {HTMLDetailsElement} */
+  #fine = h("details", { class: "fine" }, h("summary", {}, h("h3", { text: "Fine-tune a group" })), this.#pills, this.#panel);
   #shares;
   #towards;
   /** @type {Map<number, Dimension[]>} All dimensions of a concept, once they were asked for. */
@@ -51,16 +54,21 @@ class Knobs {
     [this.#app, this.#root] = [app, root];
     this.#shares = new Shares(app);
     this.#towards = new Towards(app);
+    this.#fine.open = app.store.get().concept !== null || this.#hasOwnMoves() || !app.card.towards_effects.length;
     root.replaceChildren(
       this.#drawer,
-      h("div", { class: "panel-head" }, h("h2", { text: "Knobs" }), this.#reset),
-      h("div", { class: "knobs-body" }, h("p", { class: "quiet", text: "Drag a slider and the list follows. The hills show where real users are." }), this.#towards.element, this.#pills, this.#panel, this.#shares.element),
+      h("div", { class: "panel-head" }, h("h2", { text: "More of, less of" }), this.#reset),
+      h("div", { class: "knobs-body" }, wishes.create(app), this.#towards.element, this.#fine, this.#shares.element),
     );
     app.live.subscribe((parts) => {
       if (parts.includes("encoded")) this.#draw();
-      else if (parts.includes("lists")) this.#shares.draw();
+      else if (parts.includes("lists")) {
+        this.#shares.draw();
+        this.#towards.draw();
+      }
     });
     app.store.subscribe((_, changed) => {
+      if (changed.includes("concept") && app.store.get().concept !== null) this.#fine.open = true;
       if (changed.some((name) => ["moves", "concept", "user", "history"].includes(name))) this.#draw();
     });
     addEventListener("macrid:card", () => {
@@ -68,6 +76,10 @@ class Knobs {
       this.#draw();
     });
     this.#draw();
+  }
+
+  #hasOwnMoves() {
+    return this.#app.store.get().moves.some(({ dimension }) => dimension !== undefined);
   }
 
   #toggleDrawer() {
@@ -115,7 +127,7 @@ class Knobs {
               style: { "--c": conceptColour(concept) }, on: { click: () => store.step({ concept }) },
             },
             h("span", { class: "dot" }),
-            h("span", { text: label }),
+            h("span", { dir: "auto", text: label }),
           ),
         ),
       );
@@ -158,18 +170,19 @@ class Knobs {
     const head = h(
       "div",
       { class: "concept-head", style: { "--c": conceptColour(k) } },
-      h("h3", { text: concept.label }),
+      h("h4", { dir: "auto", text: concept.label }),
       app.card.can_rename && iconButton("pencil", `Rename ${concept.label}`, async () => (await import("./rename.js")).renameConcept(app, concept, head), { class: "small" }),
       h("span", { class: "quiet", text: count(concept.items, "item") }),
     );
     this.#panel.replaceChildren(
       head,
+      h("button", { type: "button", class: "text-button", text: `List only ${concept.label}`, on: { click: () => app.store.step({ concept: k, list: "concept" }) } }),
       ...(concept.name === null && concept.why ? [h("p", { class: "quiet", text: concept.why })] : []),
       ...this.#knobs.map((knob) => knob.element),
-      ...(shown.length ? [] : [h("p", { class: "state", text: "No dimension of this concept has evidence yet." })]),
+      ...(shown.length ? [] : [h("p", { class: "state", text: "No slider of this group does anything that could be measured." })]),
       all
-        ? h("button", { type: "button", class: "text-button", text: "Fewer knobs", on: { click: () => (this.#all.delete(k), this.#draw()) } })
-        : h("button", { type: "button", class: "text-button", text: "More knobs", on: { click: () => this.#more(k) } }),
+        ? h("button", { type: "button", class: "text-button", text: "Fewer sliders", on: { click: () => (this.#all.delete(k), this.#draw()) } })
+        : h("button", { type: "button", class: "text-button", text: "All sliders of this group", on: { click: () => this.#more(k) } }),
     );
   }
 

@@ -43,7 +43,7 @@ export class Cards {
       const { scrollLeft } = section.list; // which snapping would change
       arrange(section.list, elements);
       section.list.scrollLeft = scrollLeft;
-      if (!elements.length) section.list.replaceChildren(h("p", { class: "state", text: "Nothing left to recommend here." }));
+      if (!elements.length) section.list.replaceChildren(h("p", { class: "state", text: "Nothing left to recommend here. Loosen a rule, or move a slider back." }));
       return section.element;
     });
     arrange(this.element, sections);
@@ -67,7 +67,7 @@ export class Cards {
     const app = this.#app;
     return new ItemCard(item, {
       open: () => app.openItem(item.id),
-      add: () => (app.isInHistory(item.id) ? app.removeFromHistory(item.id) : app.addToHistory(item.id)),
+      like: () => (app.isInHistory(item.id) ? app.removeFromHistory(item.id) : app.moreLike(item.id)),
       pin: () => togglePin(app, item.id),
       exclude: () => toggleExcluded(app, item.id),
     });
@@ -89,7 +89,7 @@ export class Cards {
       { class: "row-head" },
       h("span", { class: "dot", style: { "--c": conceptColour(concept) } }),
       h("button", {
-        type: "button", class: "row-name", text: label, title: `Only ${label}, with its knobs`,
+        type: "button", class: "row-name", text: label, title: `Only ${label}, with its sliders`,
         on: { click: () => this.#app.store.step({ concept, list: "concept" }) },
       }),
       share,

@@ -1,7 +1,9 @@
 // @ts-check
 // What the service says moved, as a list of cards needs it.
 
-/** @import { Change, List, Moved } from "#types" */
+import { plain } from "../core/format.js";
+
+/** @import { Change, Difference, List, Moved } from "#types" */
 /** @typedef {{ kind: "in" | "up" | "down", by: number }} CardChange `by`: places; 0 for what is new */
 
 /**
@@ -30,3 +32,17 @@ export function summary(lists) {
   const total = (/** @type {"in" | "up" | "down"} */ kind) => moved.reduce((sum, one) => sum + one[kind].length, 0);
   return { in: total("in"), up: total("up"), down: total("down"), gone: moved.flatMap(({ out }) => out) };
 }
+
+/**
+ * In the attribute's own terms: "year 1996 → 1988", "4 more Comedy", "3 fewer Horror"; null for less than can be told.
+ * @param {Difference} difference
+ * @returns {string | null}
+ */
+export function inTerms({ name, value, before, after }) {
+  if (value === null) return rounded(before) === rounded(after) ? null : `${name} ${rounded(before)} → ${rounded(after)}`;
+  const by = Math.round(after - before);
+  return by === 0 ? null : `${Math.abs(by)} ${by < 0 ? "fewer" : "more"} ${value}`;
+}
+
+/** @param {number} x */
+export const rounded = (x) => plain(Math.abs(x) >= 100 ? Math.round(x) : Number(x.toPrecision(3)));

@@ -1,13 +1,14 @@
 // @ts-check
-// Picks: what is recommended, what the moves changed, and what it was before.
+// Recommendations: the list, what the moves changed, and what it was before.
 
 import * as api from "../core/api.js";
 import { append, clear, h, segments } from "../core/dom.js";
 import { count, listed, number } from "../core/format.js";
 import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
+import { allInWords } from "../core/messages.js";
 import * as rules from "../rules/rules.js";
 import { Cards } from "./cards.js";
-import { summary } from "./changes.js";
+import { inTerms, summary } from "./changes.js";
 
 /** @import { App, List } from "#types" */
 /** @typedef {"now" | "before" | "both"} Compared */
@@ -20,9 +21,9 @@ export function create(app, root) {
   const { store, live } = app;
   const lists = segments("List", [
     ["overall", "Overall"],
-    ["concepts", "By concept", "The best of every concept"],
-    ["shelves", "Shelves", "Rows that go by share, with what clearly belongs to each concept"],
-    ["concept", "Only this concept"],
+    ["concepts", "By group", "The best of every group"],
+    ["shelves", "Shelves", "Rows by how much the customer likes each group, with what clearly belongs to it"],
+    ["concept", "Only this group"],
   ], (list) => store.step({ list, ...(list === "concept" && { concept: store.get().concept ?? firstConcept() }) }));
   const views = segments("Compare", [
     ["now", "Now"],
@@ -32,7 +33,7 @@ export function create(app, root) {
   const status = h("div", { class: "status" });
   const notes = h("p", { class: "notes", role: "status", hidden: true });
   const now = new Cards(app, "Recommended");
-  const before = new Cards(app, "Before the moves");
+  const before = new Cards(app, "Before the sliders moved");
   const beforeHead = h("p", { class: "side-head", text: "Before" });
   const nowHead = h("p", { class: "side-head", text: "Now" });
   const sides = {
@@ -45,7 +46,7 @@ export function create(app, root) {
   let reading = 0;
 
   root.replaceChildren(
-    h("div", { class: "picks-head" }, h("h2", { text: "Picks" }), lists.element),
+    h("div", { class: "picks-head" }, h("h2", { text: "Recommendations" }), lists.element),
     rules.create(app),
     h("div", { class: "status-row" }, status, views.element),
     notes,
@@ -69,16 +70,15 @@ export function create(app, root) {
     lists.name("concept", `Only ${app.label(concept ?? firstConcept()) ?? "one"}`);
     const hasMoves = moves.length > 0;
     if (!hasMoves && compared !== "now") compare("now");
-    views.element.classList.toggle("is-idle", !hasMoves);
-    views.element.inert = !hasMoves;
-    views.element.hidden = !live.who;
+    views.element.hidden = !live.who || !hasMoves;
     views.select(compared);
   }
 
   function draw() {
     drawControls();
     if (!live.who) return live.isStarted && drawEmpty();
-    if (live.error) return drawFailure();
+    body.classList.toggle("is-away", live.isAway);
+    if (live.error && !(live.isAway && live.lists)) return drawFailure();
     if (!live.lists) return;
     const { list } = store.get();
     if (list === "concepts" && live.lists.length === 1 && app.card.concepts.length > 1) return; // the rows are on their way
@@ -87,15 +87,16 @@ export function create(app, root) {
     const shown = compared !== "now" && unmoved === null ? "now" : compared;
     aside.hidden = true;
     body.hidden = false;
-    body.className = `picks-body is-${shown} is-${list}`;
+    body.className = `picks-body is-${shown} is-${list}${live.isAway ? " is-away" : ""}`;
     sides.before.hidden = shown === "now";
     sides.now.hidden = shown === "before";
     beforeHead.hidden = nowHead.hidden = shown !== "both";
     now.draw(live.lists);
     if (shown !== "now") before.draw(unmoved ?? []);
     drawStatus(live.lists);
-    notes.hidden = !live.warnings.length;
-    notes.textContent = live.warnings.join(" ");
+    const messages = allInWords(live.warnings);
+    notes.hidden = !messages.length;
+    notes.textContent = messages.join(" ");
     root.removeAttribute("aria-busy");
   }
 
@@ -113,9 +114,11 @@ export function create(app, root) {
     ].filter((text) => typeof text === "string");
     const gone = changed.gone.map((item) => ({ ...live.items.get(item.id), ...item }));
     const all = gone.length ? [...words, `${number(gone.length)} gone`] : words;
+    const terms = shown.length === 1 ? live.differences.flatMap((difference) => inTerms(difference) ?? []) : [];
     append(
       clear(status),
       h("span", { class: "status-words", text: all.length ? words.join(" · ") : "The same list as before" }),
+      terms.length > 0 && h("span", { class: "status-terms", dir: "auto", text: terms.join(" · ") }),
       gone.length > 0 &&
         h(
           "span",
@@ -125,18 +128,19 @@ export function create(app, root) {
         ),
     );
     clearTimeout(reading);
-    reading = window.setTimeout(() => app.announce(all.length ? `The list has changed: ${listed(all)}` : "The list has not changed"), QUIET);
+    reading = window.setTimeout(() => app.announce(all.length ? `The list has changed: ${listed([...all, ...terms])}` : "The list has not changed"), QUIET);
   }
 
   /** @param {List[]} shown */
   function inWords(shown) {
-    const name = store.get().user ?? "your history";
-    if (live.hasShelves) return shown.length ? `${count(shown.length, "shelf", "shelves")} for ${name}, largest share first` : `No shelves for ${name}`;
-    if (shown.length > 1) return `The best of every concept for ${name}`;
+    const { user } = store.get();
+    const name = user === null ? "this history" : `customer ${user}`;
+    if (live.hasShelves) return shown.length ? `${count(shown.length, "shelf", "shelves")} for ${name}, the favourite group first` : `No shelves for ${name}`;
+    if (shown.length > 1) return `The best of every group for ${name}`;
     const [{ concept, items }] = shown;
-    if (live.hasRules) return `The ${number(items.length)} best${concept === null ? "" : ` in ${app.label(concept)}`} by your rules for ${name}`;
-    if (concept === null) return `The ${number(items.length)} best of ${number(app.card.items)} items for ${name}`;
-    return `The ${number(items.length)} best of ${number(app.concept(concept)?.items ?? 0)} in ${app.label(concept)} for ${name}`;
+    const rules = live.hasRules ? ", by your rules" : "";
+    if (concept === null) return `The best ${number(items.length)} of ${number(app.card.items)} items for ${name}${rules}`;
+    return `The best ${number(items.length)} of ${number(app.concept(concept)?.items ?? 0)} in ${app.label(concept)} for ${name}${rules}`;
   }
 
   function drawFailure() {
@@ -156,14 +160,14 @@ export function create(app, root) {
   async function drawEmpty() {
     body.hidden = true;
     notes.hidden = true;
-    status.replaceChildren(h("span", { text: "Click a few things you like. The list starts with the first one." }));
+    status.replaceChildren(h("span", { text: "Click a few things this customer likes. The list starts with the first one." }));
     aside.hidden = false;
     try {
       const { items } = await api.search({ limit: 24 });
       if (live.who) return;
       live.remember(items);
       aside.replaceChildren(
-        h("p", { class: "aside-title", id: "popular-title", text: "Popular here" }),
+        h("p", { class: "aside-title", id: "popular-title", text: "Popular with other customers" }),
         h("div", { class: "grid", role: "group", "aria-labelledby": "popular-title" },
           items.map((item) => new ItemCard(item, { open: () => app.addToHistory(item.id) }).element)),
       );

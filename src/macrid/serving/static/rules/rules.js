@@ -1,18 +1,24 @@
 // @ts-check
-// Rules: what may be listed, how varied it is, how many of a kind there are, and what comes first.
+// Filters and rules: what may be listed, what comes first, what is pushed, how varied it is and how much there is of it.
 
 import * as api from "../core/api.js";
 import { h } from "../core/dom.js";
-import { number, percent } from "../core/format.js";
+import { capital, count, number, percent } from "../core/format.js";
+import { N } from "../core/live.js";
 import { slider } from "../knobs/knob.js";
 import { Chips } from "./chips.js";
 import { excluded, pinned, toggleExcluded, togglePin } from "./chosen.js";
+import { editor } from "./editor.js";
+import { inWords as filterInWords, isFilterable, read, write } from "./filters.js";
 
 /** @import { App, ItemAttribute, Rules } from "#types" */
+/** @import { Filter } from "./filters.js" */
 
 const STEP = 0.05;
-const MOST_EXAMPLES = 6;
 const MOST_PER_VALUE = 20;
+const LARGEST_BOOST = 3; // of the slider; 0.7 makes an item twice as likely
+const USUAL_BOOST = 0.7;
+const LENGTHS = [6, 12, 24, 48, 96];
 
 /** @param {App} app */
 export function create(app) {
@@ -23,7 +29,12 @@ export function create(app) {
     on: { change: () => step({ where: where.value.trim() || undefined }) },
   });
   const wrong = h("p", { class: "rule-error", id: "rule-where-error", role: "alert", hidden: true });
-  const examples = h("p", { class: "rule-examples quiet" });
+  const filters = h("div", { class: "filters" });
+  /** @type {HTMLSelectElement} */
+  const add = h("select", { class: "field", "aria-label": "Add a filter", on: { change: () => open(add) } });
+  const boosts = h("div", { class: "filters" });
+  /** @type {HTMLSelectElement} */
+  const push = h("select", { class: "field", "aria-label": "Add a boost", on: { change: () => openBoost() } });
   const diversity = slider({ min: 0, max: 1, step: STEP, id: "rule-diversity" }, {
     drag: (value) => store.drag({ rules: changed(varied(value)) }),
     drop: (value) => step(varied(value), "diversity"),
@@ -37,30 +48,44 @@ export function create(app) {
   });
   /** @type {HTMLSelectElement} */
   const per = h("select", { class: "field", "aria-label": "Attribute of the limit", on: { change: () => step({ at_most: limit() }) } });
-  const reset = h("button", { type: "button", class: "text-button", text: "Clear rules", on: { click: () => store.step({ rules: {} }) } });
+  /** @type {HTMLSelectElement} */
+  const length = h("select", { class: "field", id: "rule-n", on: { change: () => store.step({ n: Number(length.value) === N ? null : Number(length.value) }) } });
+  const reset = h("button", { type: "button", class: "text-button", text: "Clear rules", on: { click: () => store.step({ rules: {}, n: null }) } });
   const pins = new Chips(app, "Pinned", "Unpin", (id) => togglePin(app, id));
   const out = new Chips(app, "Not these", "Allow", (id) => toggleExcluded(app, id));
+  const only = h("p", { class: "rule", hidden: true });
   const amountShown = h("span", { class: "rule-amount" });
-  const told = h("span", { class: "rules-told" });
+  const summary = h("span", { class: "rules-told" });
   /** @type {HTMLDetailsElement} */
   const element = h(
     "details",
     { class: "rules", on: { toggle: () => element.open && fill() } },
-    h("summary", {}, h("span", { class: "rules-title", text: "Rules" }), told),
-    h("div", { class: "rule" }, h("label", { for: "rule-where", text: "Only items where" }), where, wrong, examples),
+    h("summary", {}, h("span", { class: "rules-title", text: "Filters and rules" }), summary),
+    filters,
+    h("div", { class: "rule-row" },
+      h("div", { class: "rule" }, h("span", { class: "rule-label", text: "Only items with" }), add),
+      h("div", { class: "rule" }, h("span", { class: "rule-label", text: "Push, or hold back" }), push),
+      h("div", { class: "rule" }, h("label", { for: "rule-n", text: "How many" }), length)),
+    boosts,
     h(
       "div",
       { class: "rule-row" },
-      h("div", { class: "rule" }, h("div", { class: "rule-head" }, h("label", { for: "rule-diversity", text: "Diversity" }), amountShown), diversity.input, cost),
-      h("div", { class: "rule" }, h("label", { for: "rule-by", text: "Diversity by" }), by),
+      h("div", { class: "rule" }, h("div", { class: "rule-head" }, h("label", { for: "rule-diversity", text: "Variety" }), amountShown), diversity.input, cost),
+      h("div", { class: "rule" }, h("label", { for: "rule-by", text: "Variety of" }), by),
       h("div", { class: "rule" }, h("label", { for: "rule-most", text: "At most" }), h("div", { class: "rule-most" }, most, h("span", { text: "per" }), per)),
     ),
     pins.element,
     out.element,
+    only,
+    h("details", { class: "evidence" }, h("summary", { text: "Details" }), h("div", { class: "rule" }, h("label", { for: "rule-where", text: "Only items where" }), where)),
+    wrong,
     reset,
   );
   /** @type {ItemAttribute[] | null} */
   let attributes = null;
+  /** @type {Filter | null} One that was added and says nothing yet. */
+  let fresh = null;
+  let drawn = "";
 
   /** @param {number} value */
   const varied = (value) => ({ diversity: value > 0 ? Number(value.toFixed(2)) : undefined });
@@ -74,8 +99,89 @@ export function create(app) {
   }
 
   function limit() {
-    const count = Math.min(Math.floor(Number(most.value)), MOST_PER_VALUE);
-    return count >= 1 && per.value ? { [per.value]: count } : undefined;
+    const items = Math.min(Math.floor(Number(most.value)), MOST_PER_VALUE);
+    return items >= 1 && per.value ? { [per.value]: items } : undefined;
+  }
+
+  /** @param {HTMLSelectElement} select */
+  function open(select) {
+    if (select.value) fresh = { name: select.value };
+    select.value = "";
+    drawFilters();
+    filters.querySelector(`[data-name="${CSS.escape(fresh?.name ?? "")}"]`)?.querySelector(/** @type {"button"} */ ("button.tick, input, .segments button"))?.focus();
+  }
+
+  /** @param {Filter} filter */
+  function setFilter(filter) {
+    const { filters: known, rest } = read(store.get().rules.where);
+    const isEmpty = write({ filters: [filter], rest: null }) === undefined;
+    fresh = isEmpty ? filter : null;
+    const others = known.filter(({ name }) => name !== filter.name);
+    const at = known.findIndex(({ name }) => name === filter.name);
+    step({ where: write({ filters: isEmpty ? others : others.toSpliced(at < 0 ? others.length : at, 0, filter), rest }) });
+    if (isEmpty) drawFilters();
+  }
+
+  /** @param {string} name */
+  function removeFilter(name) {
+    const { filters: known, rest } = read(store.get().rules.where);
+    if (fresh?.name === name) fresh = null;
+    if (known.some((one) => one.name === name)) step({ where: write({ filters: known.filter((one) => one.name !== name), rest }) });
+    else drawFilters();
+  }
+
+  function drawFilters() {
+    const { filters: known } = read(store.get().rules.where);
+    const shown = fresh && !known.some(({ name }) => name === fresh?.name) ? [...known, fresh] : known;
+    const list = store.get().rules.boosts ?? [];
+    const key = JSON.stringify([shown, list, attributes?.length]);
+    if (key === drawn) return;
+    drawn = key;
+    const focused = document.activeElement instanceof HTMLElement ? { name: document.activeElement.closest("[data-name]")?.getAttribute("data-name"), value: document.activeElement.dataset.value } : null;
+    filters.replaceChildren(...shown.flatMap((filter) => {
+      const attribute = attributes?.find(({ name }) => name === filter.name);
+      return attribute && isFilterable(attribute) ? editor(attribute, filter, { change: setFilter, remove: () => removeFilter(filter.name) }) : [];
+    }));
+    boosts.replaceChildren(...list.flatMap(({ where: condition, amount }, at) => boost(condition, amount, at)));
+    if (focused?.name && focused.value) {
+      /** @type {HTMLElement | null} */ (filters.querySelector(`[data-name="${CSS.escape(focused.name)}"] [data-value="${CSS.escape(focused.value)}"]`))?.focus();
+    }
+  }
+
+  /** @param {string} condition @param {number} amount @param {number} at */
+  function boost(condition, amount, at) {
+    const list = store.get().rules.boosts ?? [];
+    const { filters: [filter], rest } = read(condition);
+    const attribute = attributes?.find(({ name }) => name === filter?.name);
+    const set = (/** @type {{ where: string, amount: number } | null} */ one, /** @type {string} */ key = "") =>
+      step({ boosts: some(one ? list.with(at, one) : list.toSpliced(at, 1)) }, key || undefined);
+    const shown = h("span", { class: "rule-amount", text: inAmount(amount) });
+    const strength = slider({ min: -LARGEST_BOOST, max: LARGEST_BOOST, step: 0.1, value: amount, "aria-label": `How strongly: ${condition}` }, {
+      drag: (value) => {
+        shown.textContent = inAmount(value);
+        strength.fill(0.5, (value + LARGEST_BOOST) / (2 * LARGEST_BOOST));
+        store.drag({ rules: changed({ boosts: list.with(at, { where: condition, amount: value }) }) });
+      },
+      drop: (value) => set({ where: condition, amount: value }, `boost-${at}`),
+    });
+    strength.fill(0.5, (amount + LARGEST_BOOST) / (2 * LARGEST_BOOST));
+    const control = h("div", { class: "boost-amount" }, strength.input, shown);
+    if (!filter || rest || !attribute || !isFilterable(attribute)) {
+      return h("div", { class: "filter" }, h("div", { class: "filter-head" }, h("span", { class: "filter-name", text: condition }),
+        h("button", { type: "button", class: "text-button", text: "Remove", on: { click: () => set(null) } })), control);
+    }
+    return h("div", { class: "boost" }, editor(attribute, filter, {
+      change: (next) => set({ where: write({ filters: [next], rest: null }) ?? condition, amount }),
+      remove: () => set(null),
+    }, h("span", { class: "quiet", text: "pushed" })), control);
+  }
+
+  function openBoost() {
+    const attribute = attributes?.find(({ name }) => name === push.value);
+    push.value = "";
+    if (!attribute) return;
+    const condition = write({ filters: [start(attribute)], rest: null });
+    if (condition) step({ boosts: [...(store.get().rules.boosts ?? []), { where: condition, amount: USUAL_BOOST }] });
   }
 
   /** Ask once what rules can be about. */
@@ -88,28 +194,29 @@ export function create(app) {
       return;
     }
     const known = attributes.filter(({ kind, name }) => kind !== "id" && name !== "title");
+    const filterable = known.filter(isFilterable).map(({ name }) => name);
     const groups = known.filter(({ values }) => values.length > 1).map(({ name }) => name);
-    const kinds = known.map(({ name }) => name);
     const concept = app.card.has_concepts && !groups.includes("concept") ? ["concept"] : [];
-    by.replaceChildren(h("option", { value: "", text: "item vectors" }), ...options(kinds));
+    add.replaceChildren(h("option", { value: "", text: "Add a filter…" }), ...options(filterable));
+    push.replaceChildren(h("option", { value: "", text: "Add a boost…" }), ...options(filterable));
+    by.replaceChildren(h("option", { value: "", text: "everything" }), ...options(known.map(({ name }) => name)));
     per.replaceChildren(...options([...groups, ...concept]));
-    examples.replaceChildren(
-      ...known.flatMap((attribute) => example(attribute) ?? []).slice(0, MOST_EXAMPLES).map((text) =>
-        h("button", { type: "button", class: "rule-example", text, title: "Add this condition", on: { click: () => step({ where: together(where.value.trim(), text) }) } }),
-      ),
-    );
     drawChoices();
+    drawFilters();
   }
 
   function drawChoices() {
+    if (!attributes) return;
     const { diversity_by, at_most } = store.get().rules;
     const [attribute] = Object.keys(at_most ?? {});
     by.value = diversity_by?.[0] ?? "";
     if (attribute) per.value = attribute;
+    const n = store.get().n ?? N;
+    length.replaceChildren(...[...new Set([...LENGTHS, n])].sort((a, b) => a - b).map((value) => h("option", { value, text: String(value), selected: value === n })));
   }
 
   function draw() {
-    const { rules } = store.get();
+    const { rules, n } = store.get();
     where.value = rules.where ?? "";
     const amount = rules.diversity ?? 0;
     diversity.input.value = String(amount);
@@ -119,11 +226,22 @@ export function create(app) {
     by.disabled = !amount;
     most.value = String(Object.values(rules.at_most ?? {})[0] ?? "");
     drawChoices();
+    drawFilters();
     pins.draw(pinned(rules));
     out.draw(excluded(rules));
-    told.textContent = inWords(rules);
-    reset.disabled = !Object.keys(rules).length;
+    drawOnly(rules);
+    summary.textContent = inWords(rules, n);
+    reset.disabled = !Object.keys(rules).length && n === null;
     drawAnswer();
+  }
+
+  /** A segment, or any list of items to choose from. @param {Rules} rules */
+  function drawOnly({ include }) {
+    only.hidden = !include;
+    only.replaceChildren(
+      h("span", { class: "rule-label", text: `Only ${count(include?.length ?? 0, "chosen item")} ` }),
+      h("button", { type: "button", class: "text-button", text: "Allow all", on: { click: () => step({ include: undefined }) } }),
+    );
   }
 
   /** What the service says about the rules; leaves alone what somebody may be typing. */
@@ -137,31 +255,36 @@ export function create(app) {
     if (rulesError) element.open = true;
   }
 
-  store.subscribe((_, names) => names.includes("rules") && draw());
+  store.subscribe((_, names) => (names.includes("rules") || names.includes("n")) && draw());
   live.subscribe((parts) => parts.includes("lists") && drawAnswer());
   draw();
   return element;
 }
 
 /** @param {string[]} names */
-const options = (names) => names.map((name) => h("option", { value: name, text: name }));
+const options = (names) => names.map((name) => h("option", { value: name, text: capital(name) }));
 
-/** @param {string} condition @param {string} other */
-const together = (condition, other) => (!condition ? other : / or /i.test(condition) ? `(${condition}) and ${other}` : `${condition} and ${other}`);
+/** @template T @param {T[]} list @returns {T[] | undefined} */
+const some = (list) => (list.length ? list : undefined);
 
-/** @param {ItemAttribute} attribute @returns {string | null} a condition about it */
-function example({ name, kind, low, middle, values }) {
-  const quoted = /^[^\W\d][\w.-]*$/.test(name) ? name : `\`${name}\``;
-  if (kind === "number" && typeof middle === "number") return `${quoted} < ${Math.abs(middle) > 10 ? Math.round(middle) : Number(middle.toPrecision(2))}`;
-  if (kind === "date") return `${quoted} >= '${low}'`;
-  if (kind === "boolean") return `${quoted} = true`;
-  return kind === "text" && values.length ? `${quoted} = '${values[0].value.replaceAll("'", "''")}'` : null;
+/** @param {number} amount */
+const inAmount = (amount) => (amount === 0 ? "no push" : `× ${number(Number(Math.exp(amount).toPrecision(2)))}`);
+
+/** A boost to begin with: yes; the most frequent value; the upper half. @param {ItemAttribute} attribute @returns {Filter} */
+function start({ name, kind, values, middle, high }) {
+  if (kind === "boolean") return { name, truth: true };
+  if (kind === "text") return { name, values: [values[0].value] };
+  return { name, low: String(middle ?? high ?? 0) };
 }
 
-/** @param {Rules} rules */
-function inWords({ where, diversity, diversity_by, at_most, pins, exclude, ...others }) {
-  const limits = Object.entries(at_most ?? {}).map(([attribute, count]) => `at most ${count} per ${attribute}`);
-  const variety = diversity ? [`diversity ${diversity}${diversity_by?.length ? ` by ${[diversity_by].flat().join(", ")}` : ""}`] : [];
-  const chosen = [[pinned({ pins }).length, "pinned"], [excluded({ exclude }).length, "excluded"]].flatMap(([count, what]) => (count ? `${count} ${what}` : []));
-  return [...(where ? [where] : []), ...variety, ...limits, ...chosen, ...Object.keys(others)].join(" · ");
+/** @param {Rules} rules @param {number | null} n */
+export function inWords({ where, diversity, diversity_by, at_most, pins, exclude, include, boosts, ...others }, n) {
+  const { filters, rest } = read(where);
+  const limits = Object.entries(at_most ?? {}).map(([attribute, most]) => `at most ${most} per ${attribute}`);
+  const variety = diversity ? [`variety ${diversity}${diversity_by?.length ? ` of ${[diversity_by].flat().join(", ")}` : ""}`] : [];
+  const chosen = [[pinned({ pins }).length, "pinned"], [excluded({ exclude }).length, "excluded"], [boosts?.length ?? 0, "pushed"]].flatMap(([items, what]) => (items ? `${items} ${what}` : []));
+  return [
+    ...filters.map(filterInWords), ...(rest ? [rest] : []), ...(include ? [`only ${count(include.length, "chosen item")}`] : []),
+    ...variety, ...limits, ...chosen, ...(n === null ? [] : [`${n} items`]), ...Object.keys(others),
+  ].join(" · ");
 }

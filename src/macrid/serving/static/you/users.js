@@ -21,10 +21,10 @@ export class UserPicker {
     this.element = h(
       "div",
       { class: "user-row", hidden: app.card.users === 0 },
-      iconButton("previous", "Previous user", () => this.#step(-1)),
+      iconButton("previous", "Previous customer", () => this.#step(-1)),
       this.#box.element,
-      iconButton("next", "Next user", () => this.#step(1)),
-      iconButton("shuffle", "Random user", () => this.#random()),
+      iconButton("next", "Next customer", () => this.#step(1)),
+      iconButton("shuffle", "Random customer", () => this.#random()),
     );
   }
 

@@ -1,5 +1,5 @@
 // @ts-check
-// You: a known user, or a history of your own; how your interests divide.
+// The customer: a known one, or a history put together here; how the interests divide.
 
 import { conceptColour } from "../core/colours.js";
 import { h, iconButton } from "../core/dom.js";
@@ -13,6 +13,7 @@ import { UserPicker } from "./users.js";
 const FEW = 12; // of a group at first
 const FEWER = 5; // where there are many items
 const MANY = 48;
+const LEAST = 0.005; // of a history; less is rounded away
 
 /** @param {App} app @param {HTMLElement} root */
 export function create(app, root) {
@@ -21,14 +22,15 @@ export function create(app, root) {
   const search = itemSearch(app, { name: "search" });
   const summary = h("p", { class: "summary" });
   const bar = h("div", { class: "interests", role: "img" });
-  const groups = h("div", { class: "groups", role: "group", "aria-label": "Your history" });
-  const empty = h("button", { type: "button", class: "text-button", text: "Start empty", on: { click: startEmpty } });
+  const groups = h("div", { class: "groups", role: "group", "aria-label": "History" });
+  const title = h("h2", { dir: "auto" });
+  const empty = h("button", { type: "button", class: "text-button", text: "Start empty", title: "A new customer with an empty history", on: { click: startEmpty } });
   const toggle = h("button", { type: "button", class: "text-button history-toggle", "aria-expanded": "false", on: { click: toggleHistory } });
   /** @type {Set<number | null>} */
   const opened = new Set();
 
   root.replaceChildren(
-    h("div", { class: "panel-head" }, h("h2", { text: "You" }), empty),
+    h("div", { class: "panel-head" }, title, empty),
     picker.element,
     h("div", { class: "search-row" }, search.element, h("kbd", { "aria-hidden": "true", text: "/" })),
     summary,
@@ -39,7 +41,7 @@ export function create(app, root) {
 
   function startEmpty() {
     store.step({ user: null, history: [], moves: [] });
-    app.toast("Your history is empty", { undo: store.undo });
+    app.toast("A new customer with an empty history", { undo: store.undo });
     search.input.value = "";
   }
 
@@ -53,23 +55,27 @@ export function create(app, root) {
     const items = live.historyItems;
     if (items === null) return;
     picker.draw();
+    const { user } = store.get();
+    title.textContent = user === null ? "New customer" : "Customer";
     empty.hidden = items.length === 0;
     toggle.hidden = items.length === 0;
     toggle.textContent = root.classList.contains("is-open") ? "Hide history" : "Show history";
     const strange = items.filter((item) => item.isUnknown).length;
     summary.textContent = items.length
-      ? `${count(items.length, "item")} in the history${strange ? `, ${number(strange)} unknown to the model` : ""}`
-      : "Nothing here yet. Search, or click something you like.";
+      ? `${count(items.length, "item")} in the history${strange ? `, ${number(strange)} of them unknown here` : ""}`
+      : "Nothing in the history yet. Search, or click something in the list.";
     drawInterests(items);
     const focused = document.activeElement instanceof HTMLElement && groups.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
     groups.replaceChildren(...grouped(items));
     if (focused) /** @type {HTMLElement} */ (groups.querySelector(`[data-focus="${CSS.escape(focused)}"]`) ?? search.input).focus();
   }
 
+  /** What is worth showing of the customer's interests, largest first. */
+  const interestsOf = () => (live.encoded?.concepts ?? []).filter((place) => place.share >= LEAST).sort((one, other) => other.share - one.share);
+
   /** @param {Shown[]} items */
   function drawInterests(items) {
-    const places = items.length ? (live.encoded?.concepts ?? []) : [];
-    const shares = places.filter((place) => place.share >= 0.005).sort((one, other) => other.share - one.share);
+    const shares = items.length ? interestsOf() : [];
     bar.hidden = !app.card.has_concepts;
     bar.setAttribute(
       "aria-label",
@@ -81,13 +87,14 @@ export function create(app, root) {
     );
   }
 
-  /** @param {Shown[]} items */
+  /** Every group that the bar shows, largest first, with the items that belong to it. @param {Shown[]} items */
   function grouped(items) {
     /** @type {Map<number | null, Shown[]>} */
     const byConcept = new Map();
-    for (const item of items) byConcept.set(item.concept ?? null, [...(byConcept.get(item.concept ?? null) ?? []), item]);
     /** @type {Map<number | null, number>} */
-    const shareOf = new Map((live.encoded?.concepts ?? []).map((place) => [place.concept, place.share]));
+    const shareOf = new Map(items.length ? interestsOf().map((place) => [place.concept, place.share]) : []);
+    for (const concept of shareOf.keys()) byConcept.set(concept, []);
+    for (const item of items) byConcept.set(item.concept ?? null, [...(byConcept.get(item.concept ?? null) ?? []), item]);
     const order = [...byConcept].sort(([k, some], [j, others]) => (shareOf.get(j) ?? 0) - (shareOf.get(k) ?? 0) || others.length - some.length);
     const few = items.length > MANY ? FEWER : FEW;
     return order.map(([concept, some]) => group(concept, some, shareOf.get(concept), few));
@@ -106,9 +113,10 @@ export function create(app, root) {
           "h3",
           { class: "group-head" },
           h("span", { class: "dot", style: { "--c": conceptColour(concept) } }),
-          h("span", { class: "group-name", text: label }),
+          h("span", { class: "group-name", dir: "auto", text: label }),
           h("span", { class: "group-share", text: share === undefined ? number(items.length) : percent(share) }),
         ),
+      !items.length && h("p", { class: "quiet group-none", text: "through items that belong to other groups, too" }),
       h(
         "ul",
         { class: app.card.has_pictures ? "chips pictures" : "chips" },
