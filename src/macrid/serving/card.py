@@ -199,18 +199,22 @@ class Card:
     # Attributes, for maps
 
     @cached_property
+    def known(self) -> list[Attribute]:
+        """Reading them takes a second with 100,000 items."""
+        return read_attributes(self.hosted.model.table)
+
+    @cached_property
     def attributes(self) -> dict[str, str]:
         """Name → "number" or "category"."""
         return {POPULARITY: "number"} | {
-            attribute.name: "category" if attribute.numbers is None else "number"
-            for attribute in read_attributes(self.hosted.model.table)
+            attribute.name: "category" if attribute.numbers is None else "number" for attribute in self.known
         }
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`; NaN where unknown."""
         model, labels, several = self.hosted.model, list[str](), dict[str, list[int]]()
         values = np.full(len(model.items), np.nan)
-        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        attribute = next((entry for entry in self.known if entry.name == name), None)
         if name == POPULARITY:
             values[:] = model.popularity
         elif attribute is None:

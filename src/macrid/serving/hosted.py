@@ -163,7 +163,7 @@ class Hosted:
     @cached_property
     def profiler(self) -> Profiler:
         """Tells what sets some items apart."""
-        return Profiler(self.model, self.concept_of)
+        return Profiler(self.model, self.concept_of, self.card.known)
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of known items, and the unknown ids."""

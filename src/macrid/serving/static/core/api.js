@@ -2,6 +2,7 @@
 // The service: one function for every question that the page asks.
 
 import { h } from "./dom.js";
+import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
 /** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
@@ -186,7 +187,7 @@ export async function ask(method, path, body, signal) {
     if (sent === token) await askForToken();
     return ask(method, path, body, signal);
   }
-  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`, problem?.errors?.[0]?.at ?? null);
+  throw new ApiError(answer.status, forPeople(problem?.detail ?? `${answer.status} ${answer.statusText}`), problem?.errors?.[0]?.at ?? null);
 }
 
 /** @returns {Record<string, string>} */
