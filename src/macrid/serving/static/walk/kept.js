@@ -6,7 +6,8 @@ import { anything, listed } from "../core/format.js";
 /** @import { Dimension, Item, Traversed } from "#types" */
 
 /**
- * How often each attribute is kept, most often first: "Kept at every stop: size.", "Kept at 7 of 8 stops: metal, price."
+ * How often each attribute is kept, most often first: "Kept at every stop: size.", "Kept at 7 of 8 stops: metal, price.",
+ * "Not kept: genres." The start is one of the stops.
  * @param {Traversed} walk
  */
 export function keptTexts({ held, items }) {
@@ -17,8 +18,8 @@ export function keptTexts({ held, items }) {
     names.set(times, [...(names.get(times) ?? []), name]);
   }
   return [...names].sort(([a], [b]) => b - a).map(([times, some]) => {
-    const where = times === items.length ? "at every stop" : times > 1 ? `at ${times} of ${items.length} stops` : "at no other stop";
-    return `Kept ${where}: ${some.join(", ")}.`;
+    const where = times === items.length ? "Kept at every stop" : times > 1 ? `Kept at ${times} of ${items.length} stops` : "Not kept";
+    return `${where}: ${some.join(", ")}.`;
   });
 }
 
@@ -33,7 +34,7 @@ export function tiedText(tied) {
 }
 
 /**
- * What else differs from the start: "also differs: size 4.39", "also differs: War, no Fantasy".
+ * What else differs from the start: "also differs: size 4.39", "also differs: War, no Fantasy"; all values if none is the same.
  * @param {string[]} differs as the API names it
  * @param {Pick<Item, "attributes">} item
  * @param {Pick<Item, "attributes">} first the start
@@ -42,12 +43,13 @@ export function tiedText(tied) {
 export function differsText(differs, item, first, dimension) {
   const parts = differs.map((label) => {
     const name = label in item.attributes ? label : label.replace(/^other /, "");
-    const [here, there] = [item.attributes[name] ?? null, first.attributes[name] ?? null];
-    const tags = [tagsOf(here), tagsOf(there)];
-    if (here === null || tags.every((some) => some.length < 2)) return here === null ? (name in item.attributes ? `no ${name}` : name) : `${name} ${anything(here)}`;
-    const ignored = dimension.kind === "tag" ? dimension.attribute?.slice(name.length + 2) : null;
-    const [more, less] = [tags, [...tags].reverse()].map(([own, others]) => own.filter((tag) => !others.includes(tag) && tag !== ignored));
-    return [...more, ...less.map((tag) => `no ${tag}`)].join(", ");
+    if (!(name in item.attributes)) return label; // a dimension that a person has named
+    const value = item.attributes[name] ?? null;
+    if (value === null) return `no ${name}`;
+    const others = (/** @type {unknown} */ all) => tagsOf(all).filter((tag) => dimension.kind !== "tag" || dimension.attribute !== `${name}: ${tag}`);
+    const [here, there] = [others(value), others(first.attributes[name])];
+    if (!here.some((tag) => there.includes(tag))) return `${name} ${here.length ? here.join(", ") : anything(value)}`;
+    return [...here.filter((tag) => !there.includes(tag)), ...there.filter((tag) => !here.includes(tag)).map((tag) => `no ${tag}`)].join(", ");
   });
   return parts.length ? `also differs: ${parts.join(", ")}` : "";
 }
