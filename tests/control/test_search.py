@@ -5,7 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from macrid.control.search import Search, distances, typos_allowed, words_of
+from macrid.control.search import Search
+from macrid.control.spelling import distances, typos_allowed, words_of
 from macrid.data.ids import Ids
 
 TITLES = [
