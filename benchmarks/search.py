@@ -7,7 +7,7 @@
 Every kind of misspelling is made of 1,000 titles drawn at random, without the year, wherever a title allows it: a
 title of one word has no words to join. Items of the same title, such as remakes, count as one. Times are of single
 queries, prefixes of titles and hostile texts among them, over generated titles: words of real ones, combined anew and
-partly altered, so that there are many different words.
+partly altered, so that there are many different words. Each query is asked three times, and the fastest counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import pyarrow as pa
-from benchmarks.measuring import circumstances, filled_from, percent, rounded, show
+from benchmarks.measuring import circumstances, filled_from, rounded, show
 
 from macrid.concepts.names import short_title
 from macrid.control.search import Search
@@ -289,9 +289,13 @@ def times(items: int, seed: int) -> dict[str, Any]:
 
 
 def _milliseconds(search: Search, query: str) -> float:
-    start = time.perf_counter()
-    search.find(query, limit=12)
-    return 1_000 * (time.perf_counter() - start)
+    """The best of three: whatever else runs on the machine is not meant."""
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        search.find(query, limit=12)
+        taken.append(1_000 * (time.perf_counter() - start))
+    return min(taken)
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

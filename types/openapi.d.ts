@@ -209,6 +209,18 @@ export interface components {
             high: number;
             counts: number[];
         };
+        Hit: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            matched: string[];
+        };
         Item: {
             id: string;
             title: string | null;
@@ -247,7 +259,7 @@ export interface components {
         ItemPage: {
             total: number;
             offset: number;
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["Hit"][];
         };
         ItemRef: {
             id: string;

@@ -81,18 +81,23 @@ class Lexicon:
         start = bisect_left(self.words, prefix)
         return start, bisect_right(self.words, prefix, start, key=lambda word: word[: len(prefix)])
 
-    def near(self, word: str, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places of words at most so many slips away, or that start with such a word, and both distances."""
+    def near(self, word: str, most: int, prefixes: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places of words at most so many slips away, and the distances to them and to the nearest of their prefixes.
+
+        prefixes: also words of which only a prefix is near.
+        """
         letters, heads = np.bitwise_or.reduce(_bits(codes_of([word])[0])), len(self._heads)
-        close = self.lengths >= len(word) - most
-        close &= np.bitwise_count(letters & ~self._heads[min(len(word) + most, heads) - 1]) <= most  # one per slip
-        if len(word) - most < heads:
-            close &= np.bitwise_count(self._heads[len(word) - most - 1] & ~letters) <= most
-        elif heads == 1:
-            close &= (self.lengths <= len(word) + most) & (np.bitwise_count(self._heads[0] & ~letters) <= most)
+        short, long = len(word) - most, len(word) + most
+        close = self.lengths >= short
+        if not prefixes:
+            close &= self.lengths <= long
+        before, after = (short, long) if prefixes else (heads, heads)
+        close &= np.bitwise_count(letters & ~self._heads[min(after, heads) - 1]) <= most  # one letter per slip
+        if before < heads or not prefixes:
+            close &= np.bitwise_count(self._heads[before - 1] & ~letters) <= most
         places = np.flatnonzero(close)
         whole, prefix = aligned(word, self._codes, self._starts[places], self.lengths[places], most)
-        near = prefix <= most
+        near = (prefix if prefixes else whole) <= most
         return places[near], whole[near], prefix[near]
 
     def _letters_of_heads(self, count: int) -> np.ndarray:

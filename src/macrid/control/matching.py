@@ -25,8 +25,9 @@ WAYS = 16
 WHOLE, NEARLY, PREFIX, ATTRIBUTE, ATTRIBUTE_PREFIX, ID, MISSING = 0, 1, 2, 3, 4, 5, 15
 """Ways to find a word, best first. The worst way of all words, plus `WAYS` times their costs, is one number."""
 NEVER = WAYS << 20  # a cost
-NUMBERS, ROMAN = "2 3 4 5 6 7 8 9 10 11 12".split(), "ii iii iv v vi vii viii ix x xi xii".split()
-NUMERALS = dict(zip(NUMBERS + ROMAN, ROMAN + NUMBERS, strict=True))
+ROMAN = ["ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii"]
+NUMERALS = {roman: str(number) for number, roman in enumerate(ROMAN, start=2)}
+NUMERALS |= {number: roman for roman, number in NUMERALS.items()}
 LETTERS_OR_DIGITS = re.compile(r"\d+|\D+")
 
 
@@ -63,7 +64,7 @@ class Comparison:
     """Of a query with every item."""
 
     def __init__(self, index: SearchIndex, words: Sequence[str], slips: bool, attributes: bool = True) -> None:
-        """slips: whether words may be wrong, joined or split. attributes: whether to look at those, or at titles only."""
+        """slips: whether words may be misspelt, joined or split. attributes: whether those count, or titles only."""
         self._index, self._slips, self._attributes = index, slips, attributes
         self.query = words
         self.words = list(dict.fromkeys(self._taken_apart(words)))[:MOST_WORDS]
@@ -89,25 +90,33 @@ class Comparison:
         return before
 
     def _of_word(self, word: str) -> Best:
-        index = self._index
-        light = word in LIGHT
-        best = Best(index.count, WAYS * cost_of_missing(word) + (WHOLE if light else MISSING))
-        is_known = self._offer(best, index.titles, word)
+        index, is_light = self._index, word in LIGHT
+        best = Best(index.count, WAYS * cost_of_missing(word) + (WHOLE if is_light else MISSING))
+        self._offer(best, index.titles, word)
         if (place := index.titles.place(NUMERALS.get(word, ""))) is not None:
             best.offer(index.titles.owners[place], NEARLY, int(index.titles.weights[place]))
-        if self._slips and not light and not word.isdecimal():
-            is_known |= self._offer(best, index.joined, word, WAYS * JOINED, 4)
-            if len(word) > (3 if word.isascii() else 1) and index.titles.place(word) is None:
-                best.offer(index.containing(word), WAYS * SLIP + PREFIX, len(word))
-            if self._left > 0 and typos_allowed(word):
-                self._left -= 1
-                self._offer_near(best, index.titles, word)
-                if not is_known and len(word) > 4:
-                    self._offer_near(best, index.joined, word, WAYS * JOINED)
+        if self._slips and not is_light and not word.isdecimal():
+            self._offer_slips(best, word)
         self._by_title.append(best.cost.copy())
         self._offer_values(best, word, is_last=word == self.words[-1])
         self._by_word.append(best.cost)
         return best
+
+    def _offer_slips(self, best: Best, word: str) -> None:
+        """Titles in which the word has slips, is two words, or, if it is not known otherwise, is part of a word."""
+        index, is_whole = self._index, self._index.titles.place(word) is not None
+        is_known = self._offer(best, index.joined, word, WAYS * JOINED, 4) or (best.cost % WAYS != MISSING).any()
+        if self._left > 0 and typos_allowed(word):
+            self._left -= 1
+            self._offer_near(best, index.titles, word)
+            if not is_known and len(word) > 4:
+                self._offer_near(best, index.joined, word, WAYS * JOINED, prefixes=False)
+        if word.isascii():  # other scripts may have no spaces, or write articles and words as one
+            is_part = len(word) > 3 and bool((best.cost % WAYS == MISSING).all())
+        else:
+            is_part = len(word) > 1 and not is_whole
+        if is_part:
+            best.offer(index.containing(word), WAYS * SLIP + PREFIX, len(word))
 
     def _of_pair(self, first: str, second: str) -> Best:
         """Two words of the query that are one in a title, or whose space is in the wrong place."""
@@ -124,7 +133,7 @@ class Comparison:
     def _offer(self, best: Best, lexicon: Lexicon, word: str, more: int = 0, fewest: int = 1) -> bool:
         """The word itself, and words that start with it if it has so many letters; whether there are any."""
         start, end = lexicon.starting(word)
-        if len(word) >= fewest and start < end:
+        if start < end and len(word) >= fewest and (len(word) > 1 or word == self.words[-1]):
             sizes = lexicon.owners.sizes(np.arange(start, end))
             weight = np.repeat(lexicon.weights[start:end], sizes)
             best.offer(lexicon.owners.between(start, end), 2 * more + PREFIX, weight)
@@ -135,8 +144,8 @@ class Comparison:
             best.offer(lexicon.owners[start], more + WHOLE, int(lexicon.weights[start]))
         return start < end
 
-    def _offer_near(self, best: Best, lexicon: Lexicon, word: str, more: int = 0) -> None:
-        places, costs = _near(lexicon, word)
+    def _offer_near(self, best: Best, lexicon: Lexicon, word: str, more: int = 0, prefixes: bool = True) -> None:
+        places, costs = _near(lexicon, word, prefixes)
         best.offer_places(lexicon, places, costs + more)
 
     def _offer_values(self, best: Best, word: str, is_last: bool) -> None:
@@ -178,22 +187,20 @@ class Comparison:
         return parts
 
 
-def _near(lexicon: Lexicon, word: str, prefixes: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Places of words with slips, or that start with such words, and their costs."""
-    most = typos_allowed(word)
-    places, whole, prefix = lexicon.near(word, most)
+def _near(lexicon: Lexicon, word: str, prefixes: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Places and costs of words with slips; prefixes: also of those that start with a slip in a longer word."""
+    prefixes = prefixes and len(word) > 4
+    places, whole, prefix = lexicon.near(word, typos_allowed(word), prefixes)
     slip: np.ndarray | int = SLIP
     if len(word) <= 3:
         letters = sorted(word)
         slip = np.array([SLIP if sorted(lexicon.words[place]) == letters else RARE_SLIP for place in places], np.int64)
-    costs, is_near = WAYS * slip * whole + WHOLE, whole <= most
-    if prefixes and len(word) > 4:
-        costs, is_near = np.minimum(costs, WAYS * SLIP * prefix + PREFIX), prefix <= most
-    is_near &= prefix > 0
-    return places[is_near], costs[is_near].astype(np.int32)
+    costs = WAYS * slip * whole + WHOLE
+    if prefixes:
+        costs = np.minimum(costs, WAYS * SLIP * prefix + PREFIX)
+    return places[prefix > 0], costs[prefix > 0].astype(np.int32)
 
 
 def _sum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Costs add up; the worst way counts."""
-    low = WAYS - 1
-    return ((one & ~low) + (other & ~low)) | np.maximum(one & low, other & low)
+    return one + other - np.minimum(one & (WAYS - 1), other & (WAYS - 1))

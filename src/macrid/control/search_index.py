@@ -15,10 +15,11 @@ from macrid.control.lexicon import Lexicon, Lists
 from macrid.control.spelling import APOSTROPHES, LONGEST_WORD, real_words, singular, words_of
 from macrid.data.attributes import TITLE, is_date, kind_of, numbers_of, texts_of
 
-ARTICLES = frozenset(
-    "the a an le la les l un une der die das ein eine el los las il lo gli i de het een den det en ett".split()
-)
-LIGHT = frozenset("the a an and of le la les el der das il".split())  # people leave them out, or add them
+ARTICLES = {
+    "the", "a", "an", "le", "la", "les", "l", "un", "une", "der", "die", "das", "ein", "eine", "el", "los",
+    "las", "il", "lo", "gli", "i", "de", "het", "een", "den", "det", "en", "ett",
+}  # fmt: skip
+LIGHT = {"the", "a", "an", "and", "of", "le", "la", "les", "el", "der", "das", "il"}  # people add or omit them
 YEAR = re.compile(r"\(([0-9]{4})(?:[-–][0-9]{0,4})?\)\s*$")
 ELISION = re.compile(rf"(?<!\w)(?:[cdjlmnst]|qu|all|dell|nell|un)[{APOSTROPHES}](\w+)", re.IGNORECASE)
 LONGEST_VALUE = 60  # characters; longer ones are descriptions
@@ -56,9 +57,10 @@ class Title:
             front, article = main, []
         if not (words := real_words(front)):
             return cls(words_of(title), [], None, words_of(title), [])
-        more_words, year = real_words(more) if more else [], [found[1]] if found else []
+        in_brackets, year = real_words(more) if more else [], found[1] if found else None
+        listed = [*words, *article, *in_brackets, *([] if year is None else [year])]
         elided = [word for part in ELISION.findall(rest) for word in real_words(part)]
-        return cls([*article, *words], more_words, *year or [None], [*words, *article, *more_words, *year], elided)
+        return cls([*article, *words], in_brackets, year, listed, elided)
 
     def forms(self) -> tuple[int, int, int, int]:
         """Hashes of the title as it may be written in full."""
@@ -81,7 +83,7 @@ class Title:
         return main, main + sum(map(weight, set(self.more) - words))
 
     def joined(self) -> dict[str, int]:
-        """What it may be written as with spaces missing, pairs of words and all of them; and the weights of the words."""
+        """Two of its words, or all of them, written as one; and their weights."""
         words = [*self.words, *self.more]
         joints: list[Sequence[str]] = list(pairwise(words[:MOST_JOINED]))
         if len(words) <= MOST_JOINED:
@@ -156,8 +158,7 @@ def _words_of_value(value: str) -> list[str]:
 
 def _columns(table: pa.Table | None) -> Iterator[list[list[str]]]:
     """The values of each item in the columns that people search by."""
-    for name in () if table is None else table.column_names:
-        column = table.column(name)
+    for name, column in () if table is None else zip(table.column_names, table.columns, strict=True):
         kind, numbers = kind_of(column), numbers_of(column)
         if name == TITLE or types.is_boolean(kind):
             continue

@@ -18,10 +18,17 @@ class Found(Placed):
     """Number of users who had it in training."""
 
 
+class Hit(Found):
+    """An item that a search found."""
+
+    matched: list[str]
+    """Attribute values by which it was found rather than by its title, such as "Sci-Fi"."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
-    items: list[Found]
+    items: list[Hit]
 
 
 class ItemList(Wire):
