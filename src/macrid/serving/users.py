@@ -175,10 +175,11 @@ class KnownUsers:
         if self.events is not None:
             self.events.look()
         users, hidden = self.users, self._hidden_rows()
-        taste = tastes.understood(query) if query else None
         rows: Sequence[int] = range(len(users))
         if query or hidden.any():
             rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
+        is_number = query.isdecimal() and len(rows) > 0  # of a user, not of a year
+        taste = tastes.understood(query) if query and not is_number else None
         if taste is not None:
             amounts = tastes.amounts(users, taste.weights)
             known, order = set(rows), np.argsort(-amounts, kind="stable")
