@@ -163,8 +163,8 @@ def cohort(results: dict[str, Any]) -> str:
         lines.append(_row(way, together, apart, f"{found['apart'] / found['together']:.1f}"))
     request, page = (results[part] for part in ("request to result", "slider to numbers"))
     served = (
-        f"Over HTTP a slider takes {request['median']:.0f} ms (95 %: {request['p95']:.0f}); from letting go of it to the"
-        f" numbers on the page it takes {page['median']:.0f} ms (95 %: {page['p95']:.0f})"
+        f"Over HTTP a slider takes {request['median']:.0f} ms (95 %: {request['p95']:.0f}); from letting go to the"
+        f" numbers on the page, it takes {page['median']:.0f} ms (95 %: {page['p95']:.0f})"
     )
     busy = f", load {results['load']:.1f}" if results.get("load", 0) > 1.5 else ""
     where = f"{results['machine']['cpu']}, {results['machine']['cores']} cores{busy}, {results['date']}"
