@@ -24,15 +24,16 @@ from benchmarks.measuring import circumstances, rounded, show
 from benchmarks.serving import Running, made_run
 
 RESULTS = Path(__file__).parent / "results" / "studio.json"
-KNOB = ".knob .slider:enabled"
+SLIDER = "#knobs .towards-row .slider:enabled"  # of the first attribute, over all items
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 WATCH = """
+try { localStorage.setItem("macrid-toured", "true"); } catch { /* a blank page has no storage */ }
 globalThis.watched = { turned: [], painted: [], frames: [] };
 let to = null; // of the newest list
 const ask = fetch;
 globalThis.fetch = async (url, options) => {
   const answer = await ask(url, options);
-  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).to ?? null;
+  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).amount ?? null;
   return answer;
 };
 const keep = ({ target, timeStamp: at }) => watched.turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
@@ -105,9 +106,8 @@ def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> 
 
 
 def answer_times(page: Any, presses: int, pause: float = 120) -> list[float]:
-    """From the press of a key on the first knob to its list on the screen, of a page that had `WATCH` before it."""
-    knob = page.locator(KNOB).first
-    knob.press("Home")
+    """From the press of a key on the first slider to its list on the screen, of a page that had `WATCH` before it."""
+    page.locator(SLIDER).first.press("Home")
     page.wait_for_timeout(4 * pause)
     page.evaluate("() => { watched.turned = []; }")
     for press in range(presses):

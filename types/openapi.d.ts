@@ -7,6 +7,34 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Account: {
+            rank: number;
+            of: number;
+            listed: boolean;
+            score: number;
+            stages: components["schemas"]["AccountStage"][];
+            parts: components["schemas"]["AccountPart"][];
+            left_out: string[];
+        };
+        AccountPart: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            places: number;
+            amount: number;
+            item?: string | null;
+            count?: number | null;
+            move?: components["schemas"]["Move"] | null;
+            rule?: string | null;
+            standing?: boolean | null;
+        };
+        AccountStage: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            rank: number;
+            score: number;
+        };
         AddItemsRequest: {
             items: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -23,6 +51,11 @@ export interface components {
             strength: components["schemas"]["MapStrength"];
             notes: string[];
             total: number;
+        };
+        AnsweredBy: {
+            run: string;
+            run_id: string;
+            concepts: string[];
         };
         Attribute: {
             name: string;
@@ -44,6 +77,13 @@ export interface components {
         Boost: {
             where: string;
             amount: number;
+        };
+        CarriedOver: {
+            /** @enum {string} */
+            kind: "move" | "rule";
+            what: string;
+            kept: boolean;
+            warning: string;
         };
         Change: {
             id: string;
@@ -156,6 +196,27 @@ export interface components {
         ConceptRename: {
             name: string;
         };
+        Contrast: {
+            name: string;
+            attribute: string;
+            value: string | null;
+            /** @enum {string} */
+            kind: "number" | "date" | "share";
+            left: number;
+            right: number;
+            left_known: number;
+            right_known: number;
+            strength: number;
+            left_is: string | null;
+        };
+        ContrastRequest: {
+            left: (string | number)[];
+            right: (string | number)[];
+        };
+        Contrasts: {
+            both: number;
+            attributes: components["schemas"]["Contrast"][];
+        };
         Correlation: {
             attribute: string;
             correlation: number;
@@ -167,6 +228,12 @@ export interface components {
         CountChange: {
             before: number;
             after: number;
+        };
+        CurvePoint: {
+            epoch: number;
+            accuracy: number | null;
+            loss: number;
+            is_best: boolean;
         };
         Diff: {
             before: string | null;
@@ -256,6 +323,23 @@ export interface components {
             /** @default [] */
             warnings?: string[];
         };
+        EventColumns: {
+            user?: string | null;
+            item?: string | null;
+            rating?: string | null;
+        };
+        EventCounts: {
+            rows: number;
+            users: number;
+            items: number;
+            below_min_rating: number;
+            duplicates: number;
+            short_users: number;
+            short_rows: number;
+            kept_users: number;
+            kept_items: number;
+            kept_rows: number;
+        };
         EventsAdded: {
             added: number;
             known: number;
@@ -263,6 +347,22 @@ export interface components {
         };
         EventsRequest: {
             events: components["schemas"]["NewEvent"][];
+        };
+        ExaminedFile: {
+            is_table: boolean;
+            format: string | null;
+            columns: components["schemas"]["FileColumn"][];
+            columns_total: number;
+            preview: string[][];
+            roles: {
+                [key: string]: string | null;
+            };
+            counts: components["schemas"]["EventCounts"] | null;
+            ratings: components["schemas"]["Ratings"] | null;
+            items: components["schemas"]["ItemsTable"] | null;
+            problems: string[];
+            warnings: string[];
+            can_train: boolean;
         };
         Example: {
             id: string;
@@ -273,6 +373,52 @@ export interface components {
             low?: components["schemas"]["Example"][];
             /** @default [] */
             high?: components["schemas"]["Example"][];
+        };
+        ExplainRequest: {
+            /** @default 10 */
+            n?: number;
+            /** @default true */
+            exclude_seen?: boolean;
+            exclude?: (string | number)[] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            /** @default [] */
+            moves?: components["schemas"]["Move"][];
+            /** @default true */
+            bounded?: boolean;
+            run?: string | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
+            include?: (string | number)[] | null;
+            concept?: number | null;
+            items: (string | number)[];
+        };
+        Explained: {
+            unknown: string[];
+            items: components["schemas"]["Explanation"][];
+            moves?: components["schemas"]["Move"][] | null;
+            /** @default false */
+            fallback?: boolean;
+            /** @default [] */
+            warnings?: string[];
+        };
+        Explanation: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            share: number | null;
+            account: components["schemas"]["Account"];
+        };
+        FileColumn: {
+            name: string;
+            /** @enum {string} */
+            kind: "number" | "text" | "date" | "yes or no" | "list" | "empty";
+            examples: string[];
         };
         Found: {
             id: string;
@@ -358,7 +504,7 @@ export interface components {
             attributes: components["schemas"]["ItemAttribute"][];
         };
         ItemList: {
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["LookedUp"][];
             unknown: string[];
         };
         ItemPage: {
@@ -372,6 +518,13 @@ export interface components {
         };
         ItemsRequest: {
             ids: (string | number)[];
+            /** @default false */
+            attributes?: boolean;
+        };
+        ItemsTable: {
+            has_titles: boolean;
+            attributes: string[];
+            notes: string[];
         };
         JsonValue: unknown;
         Limits: {
@@ -380,6 +533,21 @@ export interface components {
             batch: number;
             moves: number;
             body: number;
+        };
+        LookedUp: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            attributes?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
         };
         Map: {
             /** @enum {string} */
@@ -413,6 +581,8 @@ export interface components {
             labels: string[];
             /** @default false */
             has_several?: boolean;
+            counts?: number[] | null;
+            all?: number[] | null;
         };
         MeanChange: {
             before: number;
@@ -473,7 +643,9 @@ export interface components {
             has_concepts: boolean;
             has_titles: boolean;
             has_pictures: boolean;
+            can_edit: boolean;
             can_rename: boolean;
+            can_train: boolean;
             score_name: string;
             metrics: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -548,6 +720,19 @@ export interface components {
             title?: string | null;
             amount: number;
         };
+        RatingCount: {
+            value: number;
+            rows: number;
+        };
+        Ratings: {
+            lowest: number;
+            highest: number;
+            values: components["schemas"]["RatingCount"][];
+        };
+        ReadRequest: {
+            columns?: components["schemas"]["EventColumns"] | null;
+            min_rating?: number | null;
+        };
         Ready: {
             /** @constant */
             status: "ok";
@@ -560,6 +745,7 @@ export interface components {
             share: number | null;
             pulls: components["schemas"]["Pull"][];
             placed?: string | null;
+            account?: components["schemas"]["Account"] | null;
         };
         RecommendRequest: {
             /** @default 10 */
@@ -583,6 +769,7 @@ export interface components {
             explain?: boolean;
             /** @default false */
             before?: boolean;
+            beside?: string | null;
         };
         Recommended: {
             unknown: string[];
@@ -598,6 +785,9 @@ export interface components {
             fallback?: boolean;
             shelves?: components["schemas"]["Shelf"][] | null;
             diversity?: components["schemas"]["DiversityCost"] | null;
+            carried?: components["schemas"]["CarriedOver"][] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            answered_by?: components["schemas"]["AnsweredBy"] | null;
             error?: string | null;
             /** @default [] */
             warnings?: string[];
@@ -643,6 +833,19 @@ export interface components {
             shelves?: boolean | number | null;
             strict?: boolean | null;
         };
+        RunBeside: {
+            name: string;
+            run_id: string;
+            model: string;
+            source: string | null;
+            items: number;
+            trained: string;
+            accuracy: number | null;
+            is_current: boolean;
+        };
+        RunsBeside: {
+            runs: components["schemas"]["RunBeside"][];
+        };
         Scored: {
             id: string;
             title?: string | null;
@@ -655,6 +858,45 @@ export interface components {
             placed?: string | null;
             score: number;
             reason?: components["schemas"]["Reason"] | null;
+        };
+        SegmentCustomers: {
+            total: number;
+            at_least: number[];
+            a_tenth: number;
+        };
+        SegmentNumber: {
+            attribute: string;
+            inside: number;
+            outside: number;
+            inside_mean: number;
+            outside_mean: number;
+            inside_text: string;
+            outside_text: string;
+            higher: number;
+            z: number;
+        };
+        SegmentProfile: {
+            items: number;
+            unknown: string[];
+            examples: components["schemas"]["Found"][];
+            more: components["schemas"]["SegmentValue"][];
+            less: components["schemas"]["SegmentValue"][];
+            numbers: components["schemas"]["SegmentNumber"][];
+            customers: components["schemas"]["SegmentCustomers"];
+        };
+        SegmentRequest: {
+            ids: (string | number)[];
+        };
+        SegmentValue: {
+            attribute: string;
+            value: string;
+            concept: number | null;
+            label: string;
+            items: number;
+            inside: number;
+            outside: number;
+            lift: number | null;
+            z: number;
         };
         Share: {
             attribute: string;
@@ -691,11 +933,61 @@ export interface components {
             title?: string | null;
             value: number;
             start: boolean;
+            differs: string[];
         };
         TasteFilter: {
             concept: number | string;
             /** @default 0.25 */
             at_least?: number;
+        };
+        TrainRequest: {
+            /** @default auto */
+            concepts?: number | "auto";
+            /**
+             * @default best
+             * @enum {string}
+             */
+            effort?: "quick" | "best";
+        };
+        Training: {
+            /** @enum {string} */
+            state: "idle" | "uploading" | "examining" | "understood" | "training" | "ready";
+            message: string | null;
+            files: {
+                [key: string]: string;
+            };
+            choice: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            understood: components["schemas"]["ExaminedFile"] | null;
+            progress: components["schemas"]["TrainingProgress"] | null;
+            result: components["schemas"]["TrainingResult"] | null;
+            limit: number;
+        };
+        TrainingProgress: {
+            phase: string;
+            text: string;
+            done: number;
+            total: number | null;
+            epochs: number;
+            curve: components["schemas"]["CurvePoint"][];
+            notes: string[];
+            is_stopping: boolean;
+            seconds: number;
+            seconds_left: number | null;
+        };
+        TrainingResult: {
+            run: string;
+            accuracy: number | null;
+            baselines: {
+                [key: string]: number | null;
+            };
+            epochs: number | null;
+            best_epoch: number | null;
+            seconds: number | null;
+            concepts: number | null;
+            is_stopped: boolean;
+            curve: components["schemas"]["CurvePoint"][];
         };
         TraverseRequest: {
             item?: string | number | null;
@@ -709,6 +1001,8 @@ export interface components {
             min_users?: number;
             /** @default false */
             keep_start?: boolean;
+            /** @default true */
+            hold?: boolean | string[];
         };
         Traversed: {
             concept: number;
@@ -718,6 +1012,8 @@ export interface components {
             open: boolean[];
             start: number;
             steps: number;
+            held: string[];
+            tied: string[];
             items: components["schemas"]["Stop"][];
         };
         Understood: {

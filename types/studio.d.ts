@@ -13,6 +13,7 @@ export type Dimension = Schemas["Dimension"];
 export type Encoded = Schemas["Encoded"];
 export type Found = Schemas["Found"];
 export type Item = Schemas["Item"];
+export type LookedUp = Schemas["LookedUp"];
 export type Map = Schemas["Map"];
 export type MapValues = Schemas["MapValues"];
 export type MeasuredEffect = Schemas["MeasuredEffect"];
@@ -27,6 +28,9 @@ export type GeneralEffect = Schemas["GeneralEffect"];
 export type ItemAttribute = Schemas["ItemAttribute"];
 export type Report = Schemas["Report"];
 export type Rules = Schemas["Rules"];
+export type SegmentNumber = Schemas["SegmentNumber"];
+export type SegmentProfile = Schemas["SegmentProfile"];
+export type SegmentValue = Schemas["SegmentValue"];
 export type Scored = Schemas["Scored"];
 export type Traversed = Schemas["Traversed"];
 export type User = Schemas["User"];
@@ -62,7 +66,7 @@ export interface State {
   moves: Move[];
   /** What lists must be like. */
   rules: Rules;
-  /** The run that the moves of a link were made with; null: the one being served. */
+  /** The run that the moves and rules of a link were made with; null: the one being served. */
   run: string | null;
   /** Whose knobs are shown. */
   concept: number | null;
@@ -72,6 +76,22 @@ export interface State {
   walk: { item: string | null; dimension: number | null };
   /** The attribute that the map is coloured by; null: concepts. */
   by: string | null;
+  /** The sides of a comparison, see compare/sides.js; "": the one chosen by default. */
+  compare: { left: string; right: string };
+}
+
+/** A list to come back to, in this browser or in a file. */
+export interface Saved {
+  name: string;
+  /** When, as ISO 8601. */
+  saved: string;
+  run: { id: string; name: string };
+  /** Without what only this page's views need. */
+  state: Omit<State, "view" | "run" | "walk" | "by" | "compare">;
+  /** The items that a known customer had, in case another model does not know the customer. */
+  items?: string[];
+  /** The name of the group that the list is of. */
+  concept_name?: string;
 }
 
 /** What is needed of an item to show it. */

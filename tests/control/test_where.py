@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macrid.control.where import DEEPEST, LONGEST, Selector
+from macrid.control.where import DEEPEST, LONGEST, Selector, clauses
 from macrid.data.ids import Ids
 from macrid.errors import RequestError
 
@@ -218,6 +218,23 @@ def test_any_condition_agrees_with_judging_each_item_by_itself(select, condition
     text, judge = condition
     rows = [{**row, "popularity": count} for row, count in zip(ROWS, POPULARITY, strict=True)]
     assert chosen(select(text)) == [at for at, row in enumerate(rows) if judge(row)]
+
+
+@given(st.lists(CONDITIONS, min_size=1, max_size=3))
+def test_a_condition_means_that_all_of_its_clauses_are_met(select, conditions):
+    text = " and ".join(text for text, _ in conditions)
+    parts = [set(chosen(select(part))) for part in clauses(text)]
+    assert set(chosen(select(text))) == set.intersection(*parts)
+
+
+def test_clauses_are_what_a_person_would_call_them():
+    assert clauses("a < 1 AND `and` in (1, 2) and t = 'x and y' and (b = 1 or c = 2)") == [
+        "a < 1", "`and` in (1, 2)", "t = 'x and y'", "(b = 1 or c = 2)",
+    ]  # fmt: skip
+    assert clauses("a < 1 and b = 2 or c = 3") == ["a < 1 and b = 2 or c = 3"]
+    assert clauses(" not (a = 1 and b = 2)") == ["not (a = 1 and b = 2)"]
+    with pytest.raises(RequestError, match="never closed"):
+        clauses("a = 'x")
 
 
 PIECES = st.lists(st.sampled_from(["price", "'a'", "<", "in", "(", ")", ",", "not", "3"])).map(" ".join)

@@ -199,6 +199,15 @@ class Studio:
         return {"concept": int(concept), "dimension": int(dimension), "to": float(to)}
 
 
+def ready(site, path):
+    """The result of a background computation, once ready."""
+    begin = time.monotonic()
+    while (result := site.get(path))["state"] == "computing":
+        assert time.monotonic() - begin < 200  # it has a low priority
+        time.sleep(0.2)
+    return result
+
+
 def ids(items):
     return [item["id"] for item in items]
 

@@ -409,6 +409,11 @@ def test_a_walk_matches_the_library(client, shop_model):
     content = lists.Traversed.model_validate(ok(client.post("/v1/traverse", json=request)))
     expected = macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True)
     assert [stop.id for stop in content.items] == expected.ids
+    assert content.held == list(expected.held) != []
+    assert [stop.differs for stop in content.items] == [list(stop.differs) for stop in expected.items]
+    for hold in (False, ["price"]):
+        answer = ok(client.post("/v1/traverse", json={**request, "hold": hold}))
+        assert answer == macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True, hold=hold).as_json()
     from_user = ok(client.post("/v1/traverse", json={"user": "test-0", "concept": "bags", "dimension": "size"}))
     history = history_of(client)
     assert [stop["id"] for stop in from_user["items"]] == macrid.traverse(
@@ -424,6 +429,8 @@ def test_a_walk_matches_the_library(client, shop_model):
     [
         ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["history", "user"]),
         ("POST", "/v1/recommend", {}, 422, ["history", "user"]),
+        ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": 1, "hold": ["weight"]}, 422, ["'weight'", "price"]),
+        ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": 1, "hold": [3]}, 422, ["hold"]),
         ("POST", "/v1/recommend", {"user": "nobody"}, 404, ["nobody", "test-0"]),
         ("POST", "/v1/recommend", {"history": [], "n": 0}, 422, ["n:"]),
         ("POST", "/v1/recommend", {"history": [], "n": 600, "rules": {"strict": True}}, 422, ["600", "500"]),

@@ -2,16 +2,15 @@
 
 import json
 import re
-import time
 from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
-from benchmarks.studio import KNOB
+from benchmarks.studio import SLIDER
 
 import macrid
 from macrid import runs
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, ready, wait_until
 
 TABS = ("picks", "walk", "map", "report")
 WIDTHS = (320, 390, 768, 1280, 1920)
@@ -37,8 +36,10 @@ AXE = """async (rules) => (await axe.run({ resultTypes: ["violations"], ...rules
 FOCUSED = """() => {
   const node = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(node);
-  const isSeen = node.matches(".slider") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
-  const kinds = { card: ".card-open", knob: ".knob .slider", share: ".share-row .slider", tab: "[role=tab]" };
+  const isSeen = node.matches(".slider, #knobs") || (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2);
+  const kinds = {
+    card: ".card-open", slider: ".towards-row .slider", knob: ".knob .slider", share: ".part", tab: "[role=tab]",
+  };
   const kind = Object.keys(kinds).find((name) => node.matches(kinds[name])) ?? node.ariaLabel ?? node.tagName;
   return { kind, isSeen };
 }"""
@@ -77,18 +78,9 @@ def check_width(studio, *where):
     assert wide[0] <= wide[1], (where, wide)
 
 
-def ready(site, path):
-    """The result of a background computation, once ready."""
-    begin = time.monotonic()
-    while (result := site.get(path))["state"] == "computing":
-        assert time.monotonic() - begin < 200  # it has a low priority
-        time.sleep(0.2)
-    return result
-
-
 def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_values(visit, shop_site):
     studio = visit(shop_site)
-    studio.one(KNOB).first.press("End")
+    studio.one(SLIDER).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -100,30 +92,29 @@ def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_value
 
 
 def test_the_page_works_without_a_mouse(visit, shop_site):
-    studio = visit(shop_site, "?item=bag-0001")
-    studio.one(KNOB).first.wait_for()
+    studio = visit(shop_site, "?item=bag-0001&concept=0")
+    studio.one(SLIDER).first.wait_for()
     stops = []
-    while not stops or stops[-1]["kind"] != "share":
+    while not stops or stops[-1]["kind"] != "card":
         studio.page.keyboard.press("Tab")
         stops.append(studio.page.evaluate(FOCUSED))
-        assert len(stops) < 200
-    buttons = {"Copy as curl or Python", "Customer", "Search items"}
-    assert {"tab", "card", "knob", "share", *buttons} <= {stop["kind"] for stop in stops}
+        assert len(stops) < 100
+    assert {"tab", "slider", "knob", "share", "Search items"} <= {stop["kind"] for stop in stops}
     assert [stop for stop in stops if not stop["isSeen"]] == []
-    knob = studio.one(KNOB).first
+    knob = studio.one("#knobs .knob .slider:enabled").first
     still = knob.screenshot()
     knob.focus()
     assert knob.screenshot() != still  # focus ring around the thumb
     for key in ("End", "ArrowLeft", "ArrowLeft"):
         studio.page.keyboard.press(key)
     move = studio.turned(knob)
-    studio.shows(shop_site.recommended(move["concept"], history=["bag-0001"], moves=[move]))
+    studio.shows(shop_site.recommended(history=["bag-0001"], moves=[move]))
     assert knob.get_attribute("aria-valuetext")
     studio.page.keyboard.press("/")
     assert studio.page.evaluate(FOCUSED)["kind"] == "Search items"
     studio.page.keyboard.press("Escape")
     studio.one("#tab-picks").focus()
-    for name in ("walk", "map", "report", "picks"):
+    for name in ("walk", "customers", "compare", "map", "report", "picks"):
         studio.page.keyboard.press("ArrowRight")
         assert studio.one(f"#tab-{name}").get_attribute("aria-selected") == "true"
 
@@ -145,7 +136,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
 
     if width < 1000:
         studio.one(".drawer-toggle").click()
-    studio.one(KNOB).first.press("End")
+    studio.one(SLIDER).first.press("End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -200,7 +191,7 @@ def test_the_map_names_the_item_under_the_pointer_and_adds_it_to_the_history(vis
     assert title in card.inner_text()
     check_texts(studio)
     is_in = target in history
-    card.get_by_role("button", name="your history").click()
+    card.get_by_role("button", name="history").click()
     expected = [id for id in history if id != target] if is_in else [*history, target]
     studio.tab("picks")
     studio.shows(shop_site.recommended(history=expected))
@@ -210,7 +201,10 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     ready(shop_site, "/report")
     studio = visit(shop_site, "?view=report")
     report = studio.one(".report")
-    report.locator(".report-score").first.wait_for()
+    report.locator(".report-fact").first.wait_for()
+    assert "NDCG" not in report.inner_text()  # before details are open
+    for summary in report.locator(".report-more > summary").all():
+        summary.click()
     metrics = shop_site.get("/model")["metrics"]["test"]["metrics"]
     assert metrics
     for text, score in zip(report.locator(".report-score").all_inner_texts(), metrics.values(), strict=True):
@@ -219,10 +213,30 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
     assert sorted(report.locator(".concept-name strong").all_inner_texts()) == sorted(
         entry["label"] for entry in concepts
     )
-    for details in report.locator("details").all():
-        details.locator("summary").first.click()
+    closed = report.locator("details:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
     studio.page.wait_for_load_state("networkidle")
     check_texts(studio)
+
+
+def test_the_api_is_described_for_people(visit, shop_run):
+    with Site(shop_run, token="open sesame", edits="no") as site:
+        studio = visit(site, ready=False, allow=["status of 401"])
+        studio.page.goto("/docs")
+        studio.page.locator("#token").fill("open sesame")
+        studio.page.keyboard.press("Enter")
+        operations = studio.one(".docs-operation")
+        operations.first.wait_for()
+        paths = site.get("/openapi.json")["paths"]
+        assert operations.count() == sum(map(len, paths.values()))
+        assert {*studio.one(".docs-operation summary code").all_inner_texts()} == {*paths}
+        operations.filter(has_text="/v1/segments/profile").locator("summary").click()
+        example = studio.one(".docs-operation[open] pre").inner_text()
+        assert example.startswith(f"curl -s {site.address}/v1/segments/profile")
+        studio.one(".docs-operation[open] .docs-fields").first.wait_for()
+        check_texts(studio)
+        check_width(studio, "docs")
 
 
 # Other data
@@ -231,13 +245,13 @@ def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_si
 def test_a_model_without_concepts_has_a_list_but_no_knobs(visit, popularity_run, monkeypatch, capsys):
     with Site(popularity_run) as site:
         studio = visit(site)
-        assert studio.one(KNOB).count() == 0
-        assert "concepts" in studio.one("#knobs").inner_text()
-        popular = studio.page.get_by_role("group", name="Popular here").locator(".card").first
+        assert studio.one(SLIDER).count() == 0
+        assert "This model cannot be steered" in studio.one("#knobs").inner_text()
+        popular = studio.page.get_by_role("group", name="Popular with other customers").locator(".card").first
         first = popular.get_attribute("data-id")
         popular.click()
         studio.shows(site.recommended(history=[first]))
-        studio.button("Copy as curl or Python").click()
+        studio.button("Take this list away").click()
         studio.page.get_by_role("button", name="Python", exact=True).click()
         monkeypatch.chdir(popularity_run.parent)
         exec(studio.one("dialog pre").inner_text(), {})
@@ -260,10 +274,10 @@ def test_the_report_says_which_model_the_scores_belong_to_and_why_there_are_none
         studio = visit(site, "?view=report")
         text = studio.one("[aria-labelledby=report-scores]")
         text.get_by_text("trained on everybody" if heldout else "Nobody was held out").wait_for()
-        training = studio.one(".report").get_by_text(re.compile("^2 epochs"))
+        training = studio.one(".report").get_by_text(re.compile("^2 rounds"))
         training.wait_for()
         assert ("first training" in training.inner_text()) == bool(heldout)
-        assert ("was best" in training.inner_text()) == bool(heldout)
+        assert ("most accurate" in training.inner_text()) == bool(heldout)
         check_texts(studio)
 
 
@@ -274,10 +288,10 @@ def test_knobs_work_without_titles_names_and_pictures(visit, trained, tmp_path):
     runs.save(model, tmp_path / "run")
     with Site(tmp_path / "run") as site:
         studio = visit(site, "?item=3&item=5")
-        knob = studio.one(KNOB).first
+        knob = studio.one("#knobs .knob .slider:enabled").first
         knob.press("Home")  # this user is at the end already
         move = studio.turned(knob)
-        studio.shows(site.recommended(move["concept"], history=["3", "5"], moves=[move]))
+        studio.shows(site.recommended(history=["3", "5"], moves=[move]))
         for name in TABS:
             open_tab(studio, name)
             check_texts(studio)
@@ -316,6 +330,14 @@ def test_hostile_data_is_shown_as_text_and_breaks_no_layout(visit, hostile_run):
             for width in (1280, 390):
                 studio.page.set_viewport_size({"width": width, "height": 800})
                 check_width(studio, name)
+        studio.tab("map")
+        studio.one(".legend-entry").first.click()
+        studio.one(".legend-select").click()
+        studio.one(".segment-titles").wait_for()
+        studio.one("#segment-name").fill(HACK)
+        studio.page.keyboard.press("Enter")
+        wait_until(lambda: studio.one("#segment-title").inner_text() == HACK[:80])
+        check_width(studio, "segment")
         studio.tab("picks")
         studio.list().locator(".card-open").first.press("Enter")
         studio.one(".sheet .facts").wait_for()
@@ -336,7 +358,7 @@ def test_failures_are_shown_and_can_be_retried(visit, shop_site):
     ]
     for answer in answers:
         studio.page.route("**/v1/recommend", answer)
-        studio.page.get_by_role("button", name="Next user").click()
+        studio.page.get_by_role("button", name="Next customer").click()
         failure = studio.one("#picks .failure")
         failure.wait_for()
         studio.page.unroute("**/v1/recommend")

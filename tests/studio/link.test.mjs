@@ -18,6 +18,7 @@ const FULL = {
   n: 48,
   walk: { item: "x+y", dimension: 4 },
   by: "price",
+  compare: { left: "customer:a&b", right: "state:My%20list?user=u&move=1.2:0.3:beef" },
 };
 
 test("a link restores the whole state", () => {
@@ -36,11 +37,12 @@ test("rules that cannot be read are none", () => {
   assert.equal(write({ ...read(""), rules: {} }), "");
 });
 
-test("a link names the served run, or the run of its moves", () => {
+test("a link names the served run, or the run of its moves and rules", () => {
   const here = { ...FULL, run: null };
   assert.equal(read(write(here, "winter")).run, "winter");
   assert.equal(read(write(FULL, "winter")).run, "autumn");
-  assert.equal(write({ ...here, moves: [] }, "winter").includes("run="), false);
+  assert.equal(read(write({ ...here, moves: [] }, "winter")).run, "winter", "rules may not exist in another run");
+  assert.equal(write({ ...here, moves: [], rules: {} }, "winter").includes("run="), false);
 });
 
 test("links without axes and runs still open", () => {

@@ -134,3 +134,18 @@ test("rules are part of the request, and those that are wrong leave the list as 
   assert.deepEqual(live.diversity, diversity);
   assert.deepEqual(live.lists?.map(({ items }) => items[0].id), ["b"]);
 });
+
+test("rules of another run are sent with it, and those in force are adopted, without the shelves of the list", async () => {
+  const requests = service();
+  const { Live } = await import("../../src/macrid/serving/static/core/live.js");
+  const store = new Store(address(`?user=u&list=shelves&run=autumn&rules=${encodeURIComponent('{"where":"a = 1 and b = 2"}')}`));
+  const live = new Live(store);
+  live.meet();
+  assert.deepEqual([requests.sent[0].run, requests.sent[0].rules], ["autumn", { where: "a = 1 and b = 2", shelves: true }]);
+  const carried = [{ kind: "rule", what: "a = 1", kept: false, warning: "left out a = 1" }];
+  await requests.answer(() => ({ shelves: [], carried, rules: { where: "b = 2", shelves: true }, warnings: ["left out a = 1", "few"] }));
+  assert.deepEqual(store.get().rules, { where: "b = 2" });
+  assert.equal(store.get().run, null);
+  assert.equal(requests.sent.length, 1, "they were answered already");
+  assert.deepEqual(live.warnings, ["This was made with another model.", "1 rule does not exist here: a = 1.", "few"]);
+});

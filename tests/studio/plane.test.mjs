@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Room, conceptNames } from "../../src/macrid/serving/static/map/labels.js";
 import { Camera, Points } from "../../src/macrid/serving/static/map/plane.js";
 import { MapState } from "../../src/macrid/serving/static/map/state.js";
 
@@ -41,18 +40,6 @@ test("a fitted camera shows everything, and zooming keeps the point under the po
   const after = camera.world(200, 100);
   assert.ok(Math.hypot(after[0] - before[0], after[1] - before[1]) < 1e-9);
   assert.ok(Math.abs(camera.closeness - 3) < 1e-9);
-});
-
-test("names are at their concepts, the largest first, and never overlap", () => {
-  const points = new Points([0, 1, 2, 100, 101], [0, 1, 2, 50, 50]);
-  const [first, second] = conceptNames([7, 7, 7, 3, 3], points);
-  assert.deepEqual([first, second.concept], [{ concept: 7, x: 1, y: 1 }, 3]);
-  const room = new Room(100, 100);
-  const box = { left: 10, top: 10, width: 40, height: 20 };
-  assert.equal(room.place([box]), box);
-  assert.equal(room.place([{ ...box, left: 40 }]), undefined);
-  assert.deepEqual(room.place([{ ...box, left: 40 }, { ...box, top: 40 }]), { ...box, top: 40 });
-  assert.equal(room.isFree({ ...box, left: 70 }), false, "beyond the edge");
 });
 
 test("a computed map moves the same items; another run's map clears the selection", () => {

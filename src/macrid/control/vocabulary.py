@@ -209,11 +209,11 @@ class Vocabulary:
                     yield key_of(word), Mood(word, known)
 
 
-def comparatives(column: str) -> tuple[str, str]:
-    """Words for less and more of a number: ("older", "newer") for a year."""
+def comparatives(column: str) -> tuple[str, str] | None:
+    """Words for less and more of a number: ("older", "newer") for a year; None if there are none."""
     key = key_of(column)
     scale = next((scale for scale in thesaurus.SCALES if key in scale.columns), None)
-    return ("less", "more") if scale is None else (scale.less[0], scale.more[0])
+    return None if scale is None else (scale.less[0], scale.more[0])
 
 
 def key_of(text: str) -> str:

@@ -127,7 +127,7 @@ class _Parser:
         if len(condition) > LONGEST:
             raise RequestError(f"where: {len(condition):,} characters; a condition has at most {LONGEST:,}")
         self._condition, self._column = condition, column
-        self._tokens = [*self._read_tokens(), _Token("end", "", len(condition), len(condition))]
+        self.tokens = [*self._read_tokens(), _Token("end", "", len(condition), len(condition))]
         self._at = self._depth = self._values = 0
         self.warnings: list[str] = []
 
@@ -153,7 +153,7 @@ class _Parser:
 
     @property
     def _next(self) -> _Token:
-        return self._tokens[self._at]
+        return self.tokens[self._at]
 
     def _take(self, *words: str) -> bool:
         """Step over the next token if it is one of these signs or keywords."""
@@ -266,6 +266,27 @@ class _Parser:
         after = text[end : end + SHOWN] + ("…" if len(text) > end + SHOWN else "")
         place = f"{before}[{text[start:end][:SHOWN]}]{after}"
         return RequestError(f"where, character {start + 1}: {_one_line(problem)}: {place}")
+
+
+def clauses(condition: str) -> list[str]:
+    """The parts of a condition that must all be met, or itself if there are alternatives.
+
+    A `RequestError` if it cannot be read.
+    """
+    starts, ends, depth = [0], list[int](), 0
+    for token in _Parser(condition, _no_column).tokens:
+        depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        word = token.text.lower() if token.kind == "word" and depth == 0 else ""
+        if word == "or":
+            return [condition.strip()]
+        if word == "and":
+            ends.append(token.start)
+            starts.append(token.end)
+    return [condition[start:end].strip() for start, end in zip(starts, [*ends, len(condition)], strict=True)]
+
+
+def _no_column(name: str) -> Column:
+    raise ValueError("is unknown")
 
 
 def did_you_mean(wrong: str, known: list[str]) -> str:

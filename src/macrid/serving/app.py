@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from macrid.serving import problems
-from macrid.serving.guard import Guard, check_may_be_reached
+from macrid.serving.guard import Guard, check_may_be_reached, check_may_train
 from macrid.serving.routes import health, routers
 from macrid.serving.schemas.about import Problem
 from macrid.serving.service import Service
@@ -23,6 +23,7 @@ from macrid.settings import ServingSettings
 from macrid.version import __version__
 
 STATIC = Path(__file__).parent / "static"
+PAGES = {"/": "index.html", "/docs": "docs/index.html"}
 ABOUT = """Recommendations by concept, along dimensions that people can name and move.
 
 Item and user ids are your own; responses return them as strings. Errors follow RFC 9457; `detail` says what to do.
@@ -44,6 +45,7 @@ def create_app(
     """
     settings = settings or ServingSettings.make()
     check_may_be_reached(settings)
+    check_may_train(settings)
     service = Service(run, settings, shared, on_reload)
 
     @asynccontextmanager
@@ -61,7 +63,7 @@ def create_app(
         description=ABOUT,
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # would load scripts from another site
+        docs_url=None,  # would load scripts from another site; the studio has its own
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
@@ -71,7 +73,8 @@ def create_app(
         app.include_router(router)
     app.include_router(health, prefix="/v1", include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.add_api_route("/", _studio, methods=["GET", "HEAD"], include_in_schema=False)
+    for path, page in PAGES.items():
+        app.add_api_route(path, _shown(page), methods=["GET", "HEAD"], include_in_schema=False)
     _describe(app, settings)
     app.add_middleware(GZipMiddleware, minimum_size=1_024, compresslevel=5)
     app.add_middleware(Guard, service=service)
@@ -85,8 +88,11 @@ def create_app(
     return app
 
 
-async def _studio() -> FileResponse:
-    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+def _shown(page: str) -> Callable[[], Awaitable[FileResponse]]:
+    async def show() -> FileResponse:
+        return FileResponse(STATIC / page, headers={"cache-control": "no-cache"})
+
+    return show
 
 
 def _describe(app: FastAPI, settings: ServingSettings) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from macrid.concepts.effects import KnobEffect, strongest_first
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import ConceptName, DimensionName, ends, label
 from macrid.concepts.space import FEWEST_USERS, Space
 from macrid.control.vocabulary import comparatives
-from macrid.data.attributes import POPULARITY, read_attributes
+from macrid.data.attributes import POPULARITY, Attribute, read_attributes
 from macrid.recipe import preset_of
 from macrid.report.inspection import neighbours_of
-from macrid.serving.guard import may_edit
+from macrid.serving.guard import may_edit, may_train
 from macrid.serving.problems import RefusedError
 from macrid.version import __version__
 
@@ -54,7 +54,9 @@ class Card:
             "has_concepts": hosted.space is not None,
             "has_titles": hosted.titles is not None,
             "has_pictures": hosted.pictures.any,
+            "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
+            "can_train": may_train(s),
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
@@ -152,7 +154,7 @@ class Card:
         columns = {column.name: column for column in self._space().columns}
         column = columns.get(effect.name)  # missing if the items table has changed since it was measured
         attribute, value = (effect.name, None) if column is None else (column.attribute, column.value)
-        less, more = ("less", "more") if value is not None else comparatives(attribute)
+        less, more = (value is None and comparatives(attribute)) or ("less", "more")
         return {**_effect(effect), "attribute": attribute, "value": value, "less": less, "more": more}
 
     def _towards(self) -> list[str]:
@@ -197,18 +199,22 @@ class Card:
     # Attributes, for maps
 
     @cached_property
+    def known(self) -> list[Attribute]:
+        """Reading them takes a second with 100,000 items."""
+        return read_attributes(self.hosted.model.table)
+
+    @cached_property
     def attributes(self) -> dict[str, str]:
         """Name → "number" or "category"."""
         return {POPULARITY: "number"} | {
-            attribute.name: "category" if attribute.numbers is None else "number"
-            for attribute in read_attributes(self.hosted.model.table)
+            attribute.name: "category" if attribute.numbers is None else "number" for attribute in self.known
         }
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`; NaN where unknown."""
-        model, labels, has_several = self.hosted.model, [], False
+        model, labels, several = self.hosted.model, list[str](), dict[str, list[int]]()
         values = np.full(len(model.items), np.nan)
-        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        attribute = next((entry for entry in self.known if entry.name == name), None)
         if name == POPULARITY:
             values[:] = model.popularity
         elif attribute is None:
@@ -216,16 +222,35 @@ class Card:
         elif attribute.numbers is not None:
             values[attribute.items] = attribute.numbers
         else:
-            order = np.argsort(-np.asarray(attribute.shares.sum(axis=0)).ravel(), kind="stable")
-            place = np.argsort(order)  # of each value by frequency
-            shares = attribute.shares.tocsr()
-            first = [place[shares.indices[begin:end]].min() for begin, end in pairwise(shares.indptr)]
-            values[attribute.items] = np.minimum(first, MOST_CATEGORIES)
-            labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
-            labels += ["other"] * (len(order) > MOST_CATEGORIES)
-            has_several = attribute.has_several
-        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": has_several}
-        return {**about, "values": values[self.hosted.on_map].tolist()}
+            places, labels = _places(attribute)
+            values[attribute.items] = places.indices[places.indptr[:-1]]  # every item has at least one
+            if attribute.has_several:
+                several = self._several(attribute.items, places)
+        about = {"name": name, "kind": self.attributes[name], "labels": labels, "has_several": bool(several)}
+        return {**about, **several, "values": values[self.hosted.on_map].tolist()}
+
+    def _several(self, items: np.ndarray, places: sp.csr_array) -> dict[str, list[int]]:
+        """All values of the items on the map."""
+        row = np.full(len(self.hosted.model.items), -1)
+        row[items] = np.arange(len(items))
+        shown = row[self.hosted.on_map]
+        counts = np.where(shown < 0, 0, np.diff(places.indptr)[shown])
+        return {"counts": counts.tolist(), "all": places[shown[shown >= 0]].indices.tolist()}
+
+
+def _places(attribute: Attribute) -> tuple[sp.csr_array, list[str]]:
+    """(known, labels) the values of each item, most frequent first, and the labels in this order.
+
+    The rarest values share one label.
+    """
+    shares = attribute.shares.tocsr()
+    order = np.argsort(-np.bincount(shares.indices, minlength=shares.shape[1]), kind="stable")
+    labels = [attribute.values[value] for value in order[:MOST_CATEGORIES]]
+    labels += ["other"] * (len(order) > MOST_CATEGORIES)
+    place = np.minimum(np.argsort(order), MOST_CATEGORIES)[shares.indices]
+    places = sp.csr_array((shares.data, place, shares.indptr), shape=(shares.shape[0], len(labels)), copy=True)
+    places.sum_duplicates()
+    return places, labels
 
 
 def _effect(effect: KnobEffect) -> dict[str, Any]:

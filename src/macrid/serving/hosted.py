@@ -22,11 +22,11 @@ from macrid.concepts.meaning import meaning_of
 from macrid.concepts.names import Names
 from macrid.concepts.space import Space, space_of
 from macrid.concepts.understanding import fresh_names
-from macrid.control.contrast import Contrast
 from macrid.control.engine import Engine
 from macrid.control.search import Search, titles_of
 from macrid.control.titles import Titles
 from macrid.control.words import Words
+from macrid.data.attributes import Column, columns_of, is_date, kind_of
 from macrid.data.ids import Id
 from macrid.errors import DataError, RequestError, RunError
 from macrid.files import write_atomically, writing
@@ -34,6 +34,7 @@ from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
 from macrid.ops.topk import Decoder
+from macrid.report.profile import Profiler
 from macrid.runs import (
     CACHES,
     EDITABLE,
@@ -144,13 +145,25 @@ class Hosted:
         return Facts(self.model)
 
     @cached_property
-    def contrast(self) -> Contrast:
-        return Contrast([] if self.space is None else self.space.columns)
-
-    @cached_property
     def attributes(self) -> list[dict[str, Any]]:
         """What rules can be about."""
         return attributes_of(self.model)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Attributes as numbers."""
+        if self.space is not None:
+            return self.space.columns
+        return [column for column in columns_of(self.model) if column.is_usable()]
+
+    def is_date(self, attribute: str) -> bool:
+        table = self.model.table
+        return table is not None and attribute in table.column_names and is_date(kind_of(table.column(attribute)))
+
+    @cached_property
+    def profiler(self) -> Profiler:
+        """Tells what sets some items apart."""
+        return Profiler(self.model, self.concept_of, self.card.known)
 
     def positions(self, ids: Iterable[Id]) -> tuple[np.ndarray, list[Id]]:
         """Distinct positions of known items, and the unknown ids."""

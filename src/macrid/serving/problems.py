@@ -85,7 +85,7 @@ def install(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> Response:
         details = {
             400: "cannot read the body; send uncompressed JSON in UTF-8",
-            404: "no such endpoint; see /v1/openapi.json",
+            404: "no such endpoint; see /docs or /v1/openapi.json",
         }
         detail, headers = details.get(error.status_code, str(error.detail)), dict(error.headers or {})
         if error.status_code == 405:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from macrid.concepts.directions import directions_towards
+from macrid.concepts.names import label
+from macrid.control.contrasts import contrasts
 from macrid.control.engine import Answer, Question, changes
-from macrid.control.explain import Reason, explain
-from macrid.control.links import carried_over
+from macrid.control.links import Carried, carried_over, carried_rules
 from macrid.control.moves import Move
 from macrid.control.recommend import shelf_name
 from macrid.control.rules import Rules
 from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
+from macrid.serving.explaining import check_explainable, reasons
 from macrid.serving.hosted import Hosted
-from macrid.serving.problems import InvalidRulesError
+from macrid.serving.problems import InvalidRulesError, RefusedError
 from macrid.serving.schemas import requests
 from macrid.serving.schemas import rules as schema
 from macrid.serving.service import Service
 
-LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
-MOST_PULLS = 3
+MOST_DIFFERENCES = 3  # between a list and the one before its moves
 MOST_BATCH_ITEMS = 100_000  # in all lists together
 
 
@@ -86,23 +87,36 @@ def check_rule_limits(hosted: Hosted, rules: schema.Rules | None) -> None:
         check_limits(hosted, 1, **{"rules.include": rules.include, "rules.exclude": rules.exclude})
 
 
-async def rules_of(hosted: Hosted, service: Service, request: Ruled) -> tuple[tuple[Rules, ...], tuple[Rules, ...]]:
-    """The rules of a request, checked, and the standing ones.
+async def rules_of(
+    hosted: Hosted, service: Service, request: Ruled, is_same_run: bool = True
+) -> tuple[tuple[Rules, ...], tuple[Rules, ...], tuple[Carried, ...]]:
+    """The rules of a request, checked; the standing ones; and those left out.
 
-    Applies them here, so that batches do not wait for it.
+    is_same_run: otherwise rules that the run cannot follow are left out. Applies them here, so that batches do not wait
+    for it.
     """
     if service.standing.has_changed:
-        await service.slowly(service.standing.refresh, hosted)
-    standing = service.standing.active
+        await service.slowly(service.standing.refresh, service.hosted)
+    standing, notes = service.standing.active, tuple[Carried, ...]()
+    if hosted is not service.hosted:
+        standing, notes = await service.slowly(_carried, hosted, standing)
     if request.rules is None:
-        return (), standing
+        return (), standing, notes
     check_rule_limits(hosted, request.rules)
     try:
-        rules = (Rules.read(request.rules.model_dump(exclude_none=True)),)
+        rules: tuple[Rules, ...] = (Rules.read(request.rules.model_dump(exclude_none=True)),)
+        if not is_same_run:
+            rules, left = await service.slowly(_carried, hosted, rules)
+            notes += left
         await service.slowly(hosted.engine.check_rules, rules, standing)
     except RequestError as error:
         raise InvalidRulesError(error, "rules") from None
-    return rules, standing
+    return rules, standing, notes
+
+
+def _carried(hosted: Hosted, rules: Sequence[Rules]) -> tuple[tuple[Rules, ...], tuple[Carried, ...]]:
+    results = [carried_rules(hosted.engine, each) for each in rules]
+    return tuple(kept for kept, _ in results), tuple(note for _, notes in results for note in notes)
 
 
 def filters_of(
@@ -127,8 +141,8 @@ def filters_of(
 
 async def moves_of(
     hosted: Hosted, service: Service, request: requests.Movable
-) -> tuple[tuple[Move, ...], tuple[str, ...]]:
-    """The moves that apply to the run, and warnings about the others.
+) -> tuple[tuple[Move, ...], tuple[Carried, ...]]:
+    """The moves that apply to the run, and what became of the others.
 
     Computes the directions of attributes here, so that batches do not wait for it.
     """
@@ -136,9 +150,11 @@ async def moves_of(
         return (), ()
     if len(request.moves) > service.settings.max_moves:
         raise RequestError(f"{len(request.moves)} moves; the limit is {service.settings.max_moves}")
-    space = hosted.concepts()
     moves = tuple(Move(**dict(move)) for move in request.moves)
-    is_same_run = request.run in (None, hosted.run_id)
+    is_same_run = is_of(hosted, service, request)
+    if hosted.space is None and not is_same_run:
+        return carried_over(None, moves, is_same_run)
+    space = hosted.concepts()
     for move in moves:
         if move.towards is not None and move.towards not in space.towards:
             with nullcontext() if is_same_run else suppress(RequestError):
@@ -146,36 +162,105 @@ async def moves_of(
     return carried_over(space, moves, is_same_run)
 
 
-async def recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
+def is_of(hosted: Hosted, service: Service, request: requests.Movable) -> bool:
+    """Whether the moves and rules of a request were made with this run; by default, with the served one."""
+    return (request.run or service.hosted.run_id) == hosted.run_id
+
+
+async def recommend(service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
     """As the schema `Recommended`."""
-    rules, standing = await rules_of(hosted, service, request)
+    if request.beside is None:
+        return await _recommend(service.hosted, service, request)
+    service.check_may_edit("lists of other runs")
+    async with service.compared.using(service.beside(request.beside), service.hosted) as hosted:
+        request = request.model_copy(update={"concept": _concept_in(hosted, service.hosted, request.concept)})
+        content = await _recommend(hosted, service, request)
+        names = [] if hosted.space is None else [label(entry) for entry in hosted.names.concepts]
+        return content | {"answered_by": {"run": hosted.run.name, "run_id": hosted.run_id, "concepts": names}}
+
+
+def _concept_in(hosted: Hosted, served: Hosted, concept: int | None) -> int | None:
+    """A concept of the served run in another one, by its name."""
+    if concept is None or hosted is served:
+        return concept
+    served.card.check(concept)
+    name = label(served.names.concepts[concept])
+    try:
+        return hosted.concepts().concept_number(name)
+    except RequestError:
+        raise RefusedError(409, f"{hosted.run.name} has no concept {name!r}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a request asks, and about whom."""
+
+    question: Question
+    person: Person
+    carried: tuple[Carried, ...]
+    """Moves and rules that this run has under other numbers, or not at all."""
+    ignored: tuple[str, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.person.warnings, *(each.warning for each in self.carried), *self.ignored]
+
+
+async def asked_by(hosted: Hosted, service: Service, request: requests.Asking) -> Asked:
+    """What a request asks of a run, which may be another than the served one."""
+    rules, standing, left_out = await rules_of(hosted, service, request, is_of(hosted, service, request))
     required = any(each.strict for each in (*standing, *rules))
-    person = await look_up(hosted, service, request, required)
+    person = await look_up(service.hosted, service, request, required and hosted is service.hosted)
+    if hosted is not service.hosted:
+        person = _person_in(hosted, service.hosted, person, required)
     check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
-    if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
-        raise RequestError(
-            f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
-        )
-    moves, warnings = await moves_of(hosted, service, request)
-    if request.by_concept or request.concept is not None:
+    moves, carried = await moves_of(hosted, service, request)
+    if request.concept is not None:
         hosted.concepts()
     allowed, excluded, ignored = filters_of(hosted, request, request.include)
     question = Question(
         person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
-        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept, rules=rules, standing=standing,
+        bounded=request.bounded, concept=request.concept, rules=rules, standing=standing,
     )  # fmt: skip
-    if question.by_concept or any(each.shelves for each in (*standing, *rules)):  # slow, so kept out of the batches
+    return Asked(question, person, carried + left_out, tuple(ignored))
+
+
+async def _recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
+    asked = await asked_by(hosted, service, request)
+    question, person = asked.question, asked.person
+    if request.explain:
+        check_explainable(question)
+    if request.by_concept:
+        hosted.concepts()
+        question = replace(question, by_concept=True)
+    if question.by_concept or any(each.shelves for each in (*question.standing, *question.rules)):
+        # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
-    has_reasons = request.explain and len(person.history)
-    reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
-    if person.unknown and not len(person.history) and not answer.is_fallback:
-        ignored.append("no known item in the history: this is a user without tastes")
-    content = recommended(hosted, answer, person.unknown, request.before, reasons)
-    if request.moves and not moves:
+    why = await service.at_length(reasons, hosted, question, answer) if request.explain else {}
+    content = recommended(hosted, answer, person.unknown, request.before, why)
+    if request.moves and not question.moves:
         content["moves"] = []
-    return content | {"warnings": [*person.warnings, *warnings, *ignored, *content["warnings"]]}
+    is_same_run = is_of(hosted, service, request)
+    if asked.carried or not is_same_run:
+        content["carried"] = [each.as_json() for each in asked.carried]
+    if not is_same_run:
+        content["rules"] = question.rules[0].as_json() if question.rules else {}
+    warnings = asked.warnings
+    if person.unknown and not len(person.history) and not answer.is_fallback:
+        warnings.append("no known item in the history: this is a user without tastes")
+    return content | {"warnings": [*warnings, *content["warnings"]]}
+
+
+def _person_in(hosted: Hosted, served: Hosted, person: Person, required: bool) -> Person:
+    """A user of the served run in another one, by the ids of the items."""
+    seen, _ = hosted.positions(str(served.model.items[int(at)]) for at in person.seen)
+    ids = [str(served.model.items[int(at)]) for at in person.history]
+    known, unknown = hosted.positions([*ids, *person.unknown])
+    if required and unknown and not len(known):
+        raise RequestError(f"the history has no known item; {hosted.unknown(unknown)}")
+    return replace(person, history=known, seen=np.union1d(seen, known), unknown=unknown)
 
 
 def recommended(
@@ -248,25 +333,16 @@ def _moved(hosted: Hosted, before: Ranking | None, after: Ranking) -> dict[str, 
 def _differences(hosted: Hosted, answer: Answer, before: Ranking) -> list[dict[str, Any]]:
     """In the attributes' own terms; of what was moved first."""
     asked = {move.towards for move in answer.moves if move.towards is not None}
-    found = hosted.contrast.differences(before.positions, answer.ranking.positions, first=asked)
-    return [difference.as_json() for difference in found]
-
-
-def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """The field `reason` of every listed item, by position."""
-    model = hosted.model
-    rankings = [answer.ranking, *answer.of_concepts.values(), *(shelf.ranking for shelf in answer.shelves)]
-    listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
-    ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
-    reasons = explain(model, history, ids, most=MOST_PULLS)
-    return {
-        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls], **_new(reason)}}
-        for at, reason in zip(listed, reasons, strict=True)
-    }
-
-
-def _new(reason: Reason) -> dict[str, str]:
-    return {} if reason.item.new is None else {"placed": str(reason.item.new)}
+    found = contrasts(hosted.columns, before.positions, answer.ranking.positions, first=asked, most=MOST_DIFFERENCES)
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "before": each.left if each.value is None else round(each.left * each.left_known),
+            "after": each.right if each.value is None else round(each.right * each.right_known),
+        }
+        for each in found
+    ]
 
 
 async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest) -> dict[str, Any]:
@@ -281,8 +357,8 @@ async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest
             f"{count:,} lists of {request.n:,} items exceed the limit of {MOST_BATCH_ITEMS:,} items; ask for fewer"
         )
     check_limits(hosted, request.n, exclude=request.exclude)
-    rules = await rules_of(hosted, service, request)
-    return await service.at_length(_batch, hosted, request, *rules)
+    rules, standing, _ = await rules_of(hosted, service, request)
+    return await service.at_length(_batch, hosted, request, rules, standing)
 
 
 def _batch(

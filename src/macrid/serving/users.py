@@ -179,7 +179,9 @@ class KnownUsers:
         rows, taste = self._matching(users, hidden, tastes, query)
         if sort:
             order = tastes.order(users, sort)
-            rows = order[np.isin(order, np.asarray(rows, dtype=np.int64))].tolist() if len(rows) < len(users) else order
+            is_wanted = np.zeros(len(users), dtype=bool)
+            is_wanted[np.asarray(rows, dtype=np.int64)] = True
+            rows = order[is_wanted[order]].tolist()
         compared = MOST_COMPARED if (sort or taste is not None) and len(users) > MOST_COMPARED else None
         ids, others = [users.text(row) for row in rows[offset : offset + limit]], list[str]()
         if self.events is not None:
@@ -241,6 +243,17 @@ class KnownUsers:
             targets = sp.csr_array(targets - targets.multiply(seen))
             targets.eliminate_zeros()
         return Gathered([(*ids, *others)[place] for place in known], histories, seen, targets)
+
+    def count_among(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many of the items at these positions each user of the file has, and how many items in all: (users,) each.
+
+        Erased users are left out.
+        """
+        users, is_one = self.users, np.zeros(len(self._model.items), dtype=np.int64)
+        is_one[items] = 1
+        before = np.append(0, np.cumsum(is_one[users.histories.indices]))[users.histories.indptr]
+        is_shown = ~self._hidden_rows(users)
+        return np.diff(before)[is_shown], np.diff(users.histories.indptr)[is_shown]
 
     def _hidden_rows(self, users: Users) -> np.ndarray:
         """(users,) of the file: those that were erased."""

@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from macrid.differences import compare
 from macrid.pictures import layout
 from macrid.runs import load, read_diff
+from macrid.serving.beside import runs_beside
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import answers
 from macrid.serving.routes.common import Serves, Serving, Strict, reply
@@ -65,6 +66,13 @@ def _without_folders(result: dict[str, Any] | None) -> dict[str, Any] | None:
     if result is None:
         return None
     return {**result, **{side: Path(str(result.get(side))).name for side in ("before", "after")}}
+
+
+@router.get("/runs", response_model=about.RunsBeside, responses=answers(403), tags=["about"])
+async def runs(hosted: Serves, service: Serving) -> Response:
+    """The runs beside the served one, whose lists `POST /v1/recommend` can be asked for; for those who may edit."""
+    service.check_may_edit("lists of other runs")
+    return reply({"runs": await service.slowly(runs_beside, service.current(), hosted)})
 
 
 @router.get("/map", response_model=about.Map, tags=["about"])

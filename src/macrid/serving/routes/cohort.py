@@ -16,7 +16,7 @@ from macrid.serving.cohorts import warnings_of
 from macrid.serving.guard import GONE
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import answers
-from macrid.serving.recommending import check_limits, moves_of, rules_of
+from macrid.serving.recommending import check_limits, is_of, moves_of, rules_of
 from macrid.serving.routes.common import Serves, Serving, Strict, reply
 from macrid.serving.schemas.cohort import CohortRequest, CohortResult
 from macrid.serving.service import Service
@@ -40,8 +40,8 @@ async def _tried(hosted: Hosted, service: Service, body: CohortRequest) -> dict[
     if not len(hosted.users) and hosted.users.events is None:
         raise RequestError("no users are known: the run keeps no held-out users; start the service with --users FILE")
     check_limits(hosted, items=body.items)
-    rules = await rules_of(hosted, service, body)
-    moves, left_out = await moves_of(hosted, service, body)
+    rules, standing, left_out = await rules_of(hosted, service, body, is_of(hosted, service, body))
+    moves, carried = await moves_of(hosted, service, body)
     cohorts = hosted.cohorts
     choose = service.slowly if service.events is None else service.waiting_for_events
     chosen = await choose(cohorts.choose, body)
@@ -57,11 +57,12 @@ async def _tried(hosted: Hosted, service: Service, body: CohortRequest) -> dict[
             raise NoLongerWantedError
 
     try:
-        content = await service.at_length(cohorts.tried, people, body, moves, rules, check)
+        content = await service.at_length(cohorts.tried, people, body, moves, (rules, standing), check)
     finally:
         gone.set()
-    applied = hosted.engine.check_rules(*rules)
-    warnings = [*left_out, *applied.warnings, *warnings_of(chosen, len(people.ids))]
+    applied = hosted.engine.check_rules(rules, standing)
+    carried += left_out
+    warnings = [*(each.warning for each in carried), *applied.warnings, *warnings_of(chosen, len(people.ids))]
     return content | {"chosen": len(chosen), "warnings": warnings}
 
 

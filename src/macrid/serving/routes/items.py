@@ -11,6 +11,8 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from macrid.control.contrasts import contrasts
+from macrid.data.attributes import TITLE
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
 from macrid.serving.recommending import check_limits
@@ -43,11 +45,30 @@ async def search(
 
 
 @router.post("/items/lookup", response_model=about.ItemList, tags=["items"])
-async def lookup_items(body: requests.ItemsRequest, hosted: Serves) -> Response:
+async def lookup_items(body: requests.ItemsRequest, hosted: Serves, service: Serving) -> Response:
     """Items by id."""
     check_limits(hosted, ids=body.ids)
     positions, unknown = hosted.positions(body.ids)
-    return reply({"items": [listed(hosted, int(at)) for at in positions], "unknown": [str(item) for item in unknown]})
+    items = [listed(hosted, int(at)) for at in positions]
+    if body.attributes:
+        known = await service.slowly(_attributes, hosted, positions)
+        items = [{**item, "attributes": values} for item, values in zip(items, known, strict=True)]
+    return reply({"items": items, "unknown": [str(item) for item in unknown]})
+
+
+@router.post("/contrast", response_model=lists.Contrasts, tags=["items"])
+async def contrast(body: requests.ContrastRequest, hosted: Serves, service: Serving) -> Response:
+    """What two lists of items differ in: years, prices, genres and other attributes."""
+    check_limits(hosted, left=body.left, right=body.right)
+    return reply(await service.slowly(_contrast, hosted, body))
+
+
+def _contrast(hosted: Hosted, body: requests.ContrastRequest) -> dict[str, Any]:
+    left, right = (hosted.positions(ids)[0] for ids in (body.left, body.right))
+    found = [each.as_json() for each in contrasts(hosted.columns, left, right)]
+    for each in (each for each in found if hosted.is_date(each["attribute"])):
+        each["kind"] = "date"
+    return {"both": len(np.intersect1d(left, right)), "attributes": found}
 
 
 @router.get("/items/{item:path}", response_model=about.Item, responses=answers(404), tags=["items"])
@@ -57,15 +78,22 @@ async def item(item: PathId, hosted: Serves, service: Serving) -> Response:
 
 
 def _item(hosted: Hosted, position: int) -> dict[str, Any]:
-    table, concepts = hosted.model.table, None
-    attributes = {} if table is None else table.slice(position, 1).to_pylist()[0]
-    attributes.pop("title", None)
+    concepts, attributes = None, _attributes(hosted, np.array([position]))[0]
     if hosted.space is not None:
         concepts = [round(float(p), 6) for p in hosted.space.log_assignment[position].exp().cpu()]
     unknown = ("concept_share", "second_concept", "second_share", "facts", "new", "placed")
     found = {**dict.fromkeys(unknown), **listed(hosted, position)}
     picture = f"/v1/pictures/{quote(found['id'], safe='')}" if hosted.pictures.has(position) else None
     return {**found, "concepts": concepts, "attributes": attributes, "picture": picture}
+
+
+def _attributes(hosted: Hosted, positions: np.ndarray) -> list[dict[str, Any]]:
+    """The columns of the items table, without the title, of the items at these positions."""
+    table = hosted.model.table
+    if table is None:
+        return [{} for _ in positions]
+    columns = [name for name in table.column_names if name != TITLE]
+    return table.select(columns).take(positions).to_pylist() if columns else [{} for _ in positions]
 
 
 @router.get(

@@ -18,6 +18,13 @@ class Found(Placed):
     """Number of users who had it in training."""
 
 
+class LookedUp(Found):
+    """An item by its id."""
+
+    attributes: dict[str, JsonValue] | None = None
+    """If they were requested."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
@@ -27,7 +34,7 @@ class ItemPage(Wire):
 class ItemList(Wire):
     """The requested items, in order, without duplicates."""
 
-    items: list[Found]
+    items: list[LookedUp]
     unknown: list[str]
 
 
@@ -259,7 +266,11 @@ class Model(Wire):
     has_concepts: bool
     has_titles: bool
     has_pictures: bool
+    can_edit: bool
+    """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
+    can_train: bool
+    """Whether people may train on a file of their own."""
     score_name: str
     metrics: dict[str, JsonValue] | None
     """As in metrics.json."""
@@ -301,6 +312,10 @@ class MapValues(Wire):
     """Categories, most frequent first."""
     has_several: bool = False
     """Whether items may have several values; `values` has the most frequent of each."""
+    counts: list[int] | None = None
+    """Number of values of each item, if there may be several."""
+    all: list[int] | None = None
+    """The values of the first item, then those of the second, and so on; most frequent first."""
 
 
 class Report(Wire):
@@ -324,6 +339,31 @@ class Diff(Wire):
     after: str
     diff: dict[str, JsonValue] | None
     """As printed by `macrid diff --json`."""
+
+
+class RunBeside(Wire):
+    """A run in the folder of the served one."""
+
+    name: str
+    """Its folder, for `beside` and `POST /v1/reload`."""
+    run_id: str
+    model: str
+    source: str | None
+    """Of its data, such as file or demo."""
+    items: int
+    """Without those added after training."""
+    trained: str
+    """When its weights were written, in UTC."""
+    accuracy: float | None
+    """NDCG@100 of its own test users; null if it was not measured."""
+    is_current: bool
+    """Whether it is the served one."""
+
+
+class RunsBeside(Wire):
+    """The served run, then the newest."""
+
+    runs: list[RunBeside]
 
 
 class Reloaded(Wire):

@@ -215,11 +215,13 @@ function tools() {
   byId("tools").replaceChildren(
     undo,
     redo,
-    iconButton("code", "Copy as curl or Python", async () => (await import("./share/share.js")).open(app)),
+    h("button", { type: "button", class: "button", on: { click: async () => (await import("./states/states.js")).open(app) } }, "Saved"),
+    iconButton("code", "Take this list away", async () => (await import("./share/share.js")).open(app)),
     h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
     iconButton("keys", "Keys", openKeys, { title: "Keys (?)" }),
     iconButton("theme", "Light or dark", switchTheme),
   );
+  if (app.card.can_train) import("./training/training.js").then(({ mount }) => mount(app, byId("tools")));
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -2,9 +2,10 @@
 // The service: one function for every question that the page asks.
 
 import { h } from "./dom.js";
+import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
-/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, Traversed, Who } from "#types" */
+/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -53,8 +54,25 @@ export const historyOf = (user, signal) => ask("GET", `/users/${encodeURICompone
  */
 export const search = (params, signal) => ask("GET", withQuery("/items", params), undefined, signal);
 
-/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["ItemList"]>} */
-export const items = (ids, signal) => ask("POST", "/items/lookup", { ids }, signal);
+/**
+ * @param {string[]} ids
+ * @param {AbortSignal} [signal]
+ * @param {{ attributes?: boolean }} [options]
+ * @returns {Promise<components["schemas"]["ItemList"]>}
+ */
+export const items = (ids, signal, options = {}) => ask("POST", "/items/lookup", { ids, ...options }, signal);
+
+/** @param {string[]} ids @param {AbortSignal} [signal] @returns {Promise<SegmentProfile>} */
+export const segmentProfile = (ids, signal) => ask("POST", "/segments/profile", { ids }, signal);
+
+/** @param {string[]} ids @returns {Promise<components["schemas"]["ItemList"]>} with what the items table has about each */
+export const itemsInFull = (ids) => ask("POST", "/items/lookup", { ids, attributes: true });
+
+/** @param {string[]} left @param {string[]} right @param {AbortSignal} [signal] @returns {Promise<components["schemas"]["Contrasts"]>} */
+export const contrast = (left, right, signal) => ask("POST", "/contrast", { left, right }, signal);
+
+/** @returns {Promise<components["schemas"]["RunsBeside"]>} refused where edits are off */
+export const runs = () => ask("GET", "/runs");
 
 /** @param {string} id @returns {Promise<Item>} */
 export const item = (id) => ask("GET", `/items/${encodeURIComponent(id)}`);
@@ -94,6 +112,9 @@ export const map = () => ask("GET", "/map");
 
 /** @param {string} by @returns {Promise<MapValues>} */
 export const mapValues = (by) => ask("GET", withQuery("/map/values", { by }));
+
+/** @returns {Promise<Record<string, any>>} the API, as an OpenAPI document */
+export const description = () => ask("GET", "/openapi.json");
 
 /** @returns {Promise<Report>} */
 export const report = () => ask("GET", "/report");
@@ -146,7 +167,7 @@ function withQuery(path, params) {
  * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-async function ask(method, path, body, signal) {
+export async function ask(method, path, body, signal) {
   const sent = token;
   let answer;
   try {
@@ -166,11 +187,11 @@ async function ask(method, path, body, signal) {
     if (sent === token) await askForToken();
     return ask(method, path, body, signal);
   }
-  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`, problem?.errors?.[0]?.at ?? null);
+  throw new ApiError(answer.status, forPeople(problem?.detail ?? `${answer.status} ${answer.statusText}`), problem?.errors?.[0]?.at ?? null);
 }
 
 /** @returns {Record<string, string>} */
-function headers(hasBody = false) {
+export function headers(hasBody = false) {
   return { ...(hasBody && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
 }
 

@@ -8,6 +8,14 @@ export const VIEWS = ["picks", "walk", "customers", "compare", "map", "report"];
 /** @type {ListKind[]} */
 const LISTS = ["overall", "concepts", "shelves", "concept"];
 
+const SIDES = /** @type {const} */ (["left", "right"]);
+
+/**
+ * Whether it has what means something else in another run.
+ * @param {Pick<State, "moves" | "rules">} state
+ */
+const isCarried = ({ moves, rules }) => moves.length > 0 || Object.keys(rules).length > 0;
+
 /**
  * The query of a state: "" or "?…".
  * @param {State} state
@@ -26,7 +34,7 @@ export function write(state, run = null, isChosen = false) {
     else if (share !== undefined) query.append("share", joined(String(concept), short(share), concept_name));
   }
   const made = state.run ?? run;
-  if (state.moves.length && made !== null) query.set("run", made);
+  if (isCarried(state) && made !== null) query.set("run", made);
   if (Object.keys(state.rules).length) query.set("rules", JSON.stringify(state.rules));
   if (state.concept !== null) query.set("concept", String(state.concept));
   if (state.list !== LISTS[0]) query.set("list", state.list);
@@ -34,6 +42,7 @@ export function write(state, run = null, isChosen = false) {
   if (state.walk.item !== null) query.set("from", state.walk.item);
   if (state.walk.dimension !== null) query.set("along", String(state.walk.dimension));
   if (state.by !== null) query.set("by", state.by);
+  for (const side of SIDES) if (state.compare[side]) query.set(side, state.compare[side]);
   const text = query.toString();
   return text && `?${text}`;
 }
@@ -51,18 +60,20 @@ export function read(search) {
   const user = query.get("user");
   const concept = natural(query.get("concept"));
   const list = oneOf(query.get("list"), LISTS);
+  const chosen = rules(query.get("rules"));
   return {
     view: oneOf(query.get("view"), VIEWS),
     user,
     history: user === null ? [...new Set(query.getAll("item"))] : [],
     moves,
-    rules: rules(query.get("rules")),
-    run: moves.length ? query.get("run") : null,
+    rules: chosen,
+    run: isCarried({ moves, rules: chosen }) ? query.get("run") : null,
     concept,
     list: list === "concept" && concept === null ? "overall" : list,
     n: natural(query.get("n")) || null,
     walk: { item: query.get("from"), dimension: natural(query.get("along")) },
     by: query.get("by"),
+    compare: { left: query.get("left") ?? "", right: query.get("right") ?? "" },
   };
 }
 

@@ -2,6 +2,7 @@
 // What the service says about the state of the page: a user's place in each concept, and what is recommended.
 
 import * as api from "./api.js";
+import { warningsOf } from "./carried.js";
 import { applied, isSame, keyOf } from "./moves.js";
 
 /** @import { Store } from "./store.js" */
@@ -86,8 +87,7 @@ export class Live {
 
   /** A history or a user as the API takes them, or null. */
   get who() {
-    const { user, history } = this.#store.get();
-    return user !== null ? { user } : history.length ? { history } : null;
+    return whoOf(this.#store.get());
   }
 
   /** The request that gives the list shown. */
@@ -142,30 +142,12 @@ export class Live {
 
   /** @returns {Shape} */
   #shape(isDragging = this.#store.isDragging) {
-    const { list, concept, moves } = this.#store.get();
-    const hasConcept = this.#card === null || this.#card.concepts.some((one) => one.concept === concept);
-    const hasConcepts = this.#card === null || this.#card.has_concepts;
-    if (list === "concept") return { concept: hasConcept ? concept : null, rows: null };
-    if (list === "overall" || !hasConcepts) return { concept: null, rows: null };
-    if (list === "shelves" || !isDragging) return { concept: null, rows: list };
-    const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
-    return { concept: last?.to === undefined ? null : (last.concept ?? null), rows: null };
+    return shapeOf(this.#store.get(), this.#card, isDragging);
   }
 
   /** @param {Move[]} moves @param {Shape} shape @returns {RecommendRequest} */
-  #request(moves, { concept, rows }) {
-    const { user, history, run, n, rules: chosen } = this.#store.get();
-    const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
-    const seen = user === null ? history.length : (this.historyItems?.length ?? 0);
-    const most = this.#card ? Math.min(n ?? N, this.#card.limits.n, this.#card.items - seen) : n ?? N;
-    return {
-      ...this.who,
-      n: Math.max(1, most),
-      ...(moves.length && { moves, ...(run !== null && { run }) }),
-      ...(concept !== null && { concept }),
-      ...(rows === "concepts" && { by_concept: true }),
-      ...(Object.keys(rules).length && { rules }),
-    };
+  #request(moves, shape) {
+    return requestOf({ ...this.#store.get(), moves }, shape, this.#card, this.historyItems?.length ?? 0);
   }
 
   async #encode() {
@@ -229,9 +211,10 @@ export class Live {
         if (signal.aborted) return;
         this.#take(answer, state, shape);
         this.#answered = wanted;
-        if (state.moves.length && isSame(state.moves, this.#store.get().moves)) {
-          this.#store.carryOver(applied(answer, state.moves));
+        if ((state.moves.length || state.run !== null) && isSame(state.moves, this.#store.get().moves)) {
+          this.#store.carryOver(applied(answer, state.moves), inForce(answer, state));
           this.asked = this.#store.get().moves;
+          this.#ruled = JSON.stringify(this.#store.get().rules);
           this.#answered = this.#key(shape);
         }
         this.#tell("lists");
@@ -293,7 +276,7 @@ export class Live {
     [this.rulesError, this.diversity] = [null, answer.diversity ?? null];
     // What could not be carried over from a link stays said until something else is moved.
     const isNew = !isSame(moves, this.asked) || JSON.stringify(rules) !== this.#ruled;
-    if (run !== null || !this.warnings.length || isNew) this.warnings = answer.warnings ?? [];
+    if (run !== null || !this.warnings.length || isNew) this.warnings = warningsOf(answer, moves.length);
     this.#ruled = JSON.stringify(rules);
     this.asked = moves;
     this.error = null;
@@ -321,12 +304,68 @@ export class Live {
 }
 
 /**
+ * A history or a user as the API takes them, or null.
+ * @param {State} state
+ */
+export const whoOf = ({ user, history }) => (user !== null ? { user } : history.length ? { history } : null);
+
+/**
+ * @param {State} state
+ * @param {Model | null} card
+ * @returns {Shape}
+ */
+export function shapeOf({ list, concept, moves }, card, isDragging = false) {
+  const hasConcept = card === null || card.concepts.some((one) => one.concept === concept);
+  const hasConcepts = card === null || card.has_concepts;
+  if (list === "concept") return { concept: hasConcept ? concept : null, rows: null };
+  if (list === "overall" || !hasConcepts) return { concept: null, rows: null };
+  if (list === "shelves" || !isDragging) return { concept: null, rows: list };
+  const last = moves.at(-1); // the rows of other concepts follow when the slider is let go
+  return { concept: last?.to === undefined ? null : (last.concept ?? null), rows: null };
+}
+
+/**
+ * The request for the list of a state.
+ * @param {State} state
+ * @param {Shape} shape
+ * @param {Model | null} card
+ * @param {number} known how many items a known user has
+ * @returns {RecommendRequest}
+ */
+export function requestOf(state, { concept, rows }, card, known) {
+  const { user, history, moves, run, n, rules: chosen } = state;
+  const rules = rows === "shelves" ? { ...chosen, shelves: chosen.shelves || true } : chosen;
+  const seen = user === null ? history.length : known;
+  const most = card ? Math.min(n ?? N, card.limits.n, card.items - seen) : n ?? N;
+  return {
+    ...whoOf(state),
+    n: Math.max(1, most),
+    ...(moves.length && { moves }),
+    ...(run !== null && { run }),
+    ...(concept !== null && { concept }),
+    ...(rows === "concepts" && { by_concept: true }),
+    ...(Object.keys(rules).length && { rules }),
+  };
+}
+
+/**
+ * The rules of a state that are in force, if some of them were left out; shelves may be those of the list.
+ * @param {Recommended} answer
+ * @param {State} state
+ */
+function inForce({ rules }, state) {
+  if (!rules) return state.rules;
+  const { shelves, ...others } = rules;
+  return state.rules.shelves === undefined ? others : { ...others, shelves };
+}
+
+/**
  * @param {Recommended} answer
  * @param {Shape} shape
  * @param {boolean} hasMoves
  * @returns {List[] | null} null where it is one list
  */
-function rowsOf(answer, { rows }, hasMoves) {
+export function rowsOf(answer, { rows }, hasMoves) {
   if (rows === "shelves") return (answer.shelves ?? []).map(({ concept, items, share }) => ({ concept, items, moved: null, share }));
   return answer.concepts?.map(({ concept, items, moved }) => ({ concept, items, moved: hasMoves ? (moved ?? null) : null })) ?? null;
 }

@@ -45,7 +45,7 @@ export function lookUp(id) {
 
 /**
  * The history of a state as ids; a known user's is asked for once.
- * @param {State} state
+ * @param {Pick<State, "user" | "history">} state
  */
 export async function historyOf({ user, history }) {
   if (user === null) return history;

@@ -3,7 +3,7 @@
 
 import { isChosen, isNobody, read, write } from "./link.js";
 
-/** @import { Move, State } from "#types" */
+/** @import { Move, Rules, State } from "#types" */
 
 /**
  * @typedef {object} Address where the state is kept; a browser's by default
@@ -116,12 +116,13 @@ export class Store {
   }
 
   /**
-   * Moves as the service applied them, with their axes: those of a link may belong to another run.
-   * @param {Move[]} moves
+   * Moves and rules as the service applied them: those of a link may belong to another run.
+   * @param {Move[]} moves with their axes
+   * @param {Rules} [rules]
    */
-  carryOver(moves) {
+  carryOver(moves, rules = this.#state.rules) {
     const isSettled = this.#settled === this.#state;
-    this.#change({ ...this.#state, moves, run: null });
+    this.#change({ ...this.#state, moves, rules, run: null });
     if (isSettled) this.#settled = this.#state;
     this.#replaceSoon();
   }

@@ -54,7 +54,7 @@ class Knobs {
     [this.#app, this.#root] = [app, root];
     this.#shares = new Shares(app);
     this.#towards = new Towards(app);
-    this.#fine.open = app.store.get().concept !== null || this.#hasOwnMoves();
+    this.#fine.open = app.store.get().concept !== null || this.#hasOwnMoves() || !app.card.towards_effects.length;
     root.replaceChildren(
       this.#drawer,
       h("div", { class: "panel-head" }, h("h2", { text: "More of, less of" }), this.#reset),

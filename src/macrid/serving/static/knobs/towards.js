@@ -2,8 +2,9 @@
 // More of, less of: attributes moved in all groups together, as sliders, strongest first.
 
 import { h, iconButton } from "../core/dom.js";
-import { capital, plain } from "../core/format.js";
+import { capital } from "../core/format.js";
 import { moveOf, withMove, without } from "../core/moves.js";
+import { rounded } from "../picks/changes.js";
 import { slider } from "./knob.js";
 
 /** @import { App, Difference, GeneralEffect, Move } from "#types" */
@@ -146,7 +147,7 @@ class TowardsRow {
     this.#reset.classList.toggle("is-idle", !move);
     this.#reset.disabled = !move;
     this.element.classList.toggle("is-moved", Boolean(move));
-    this.#does.textContent = move && difference ? `now ${inTerms(difference, this.#app.live.lists?.[0]?.items.length ?? 0)}` : this.#effect.label;
+    this.#does.textContent = move && difference ? inTerms(difference, this.#app.live.lists?.[0]?.items.length ?? 0) : this.#effect.label;
     this.#does.title = this.#effect.label && `All the way: ${this.#effect.label}, on average over customers`;
     if (this.#isHeld) return;
     this.#slider.input.value = String(move?.amount ?? 0);
@@ -175,11 +176,11 @@ class TowardsRow {
 }
 
 /**
- * "1988, was 1996"; "64 %, was 29 %"
+ * "now 1988, was 1996"; "now 64 %, was 29 %"; "still 1995"
  * @param {Difference} difference
  * @param {number} n items of the list
  */
 function inTerms({ value, before, after }, n) {
-  const shown = (/** @type {number} */ x) => (value !== null && n ? `${Math.round((100 * x) / n)} %` : plain(Math.abs(x) >= 100 ? Math.round(x) : Number(x.toPrecision(3))));
-  return `${shown(after)}, was ${shown(before)}`;
+  const shown = (/** @type {number} */ x) => (value !== null && n ? `${Math.round((100 * x) / n)} %` : rounded(x));
+  return shown(after) === shown(before) ? `still ${shown(after)}` : `now ${shown(after)}, was ${shown(before)}`;
 }

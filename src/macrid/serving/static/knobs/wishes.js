@@ -24,7 +24,7 @@ export function create(app) {
     if (!text) return input.focus();
     if (!app.live.who) return app.toast("Choose a customer or some items first");
     try {
-      const wishes = await api.words(text);
+      const [wishes] = await Promise.all([api.words(text), placed(app)]);
       apply(app, wishes);
       draw(wishes);
       if (wishes.understood.length) input.value = "";
@@ -64,6 +64,14 @@ export function create(app) {
   }
 
   return form;
+}
+
+/** Once it is known where the customer is: some wishes move from there. @param {App} app @returns {Promise<void>} */
+function placed({ live }) {
+  return new Promise((done) => {
+    if (live.encoded) done();
+    else live.subscribe((parts) => parts.includes("encoded") && done());
+  });
 }
 
 /** One step, which one undo takes back. @param {App} app @param {Wishes} wishes */

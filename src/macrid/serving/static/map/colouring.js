@@ -4,12 +4,16 @@
 import * as api from "../core/api.js";
 import { conceptColour } from "../core/colours.js";
 import { append, clear, h } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { islands } from "./density.js";
 import { byConcept, byValues, legend } from "./legend.js";
 
 /** @import { App, Map as ItemMap, MapValues } from "#types" */
+/** @import { Island } from "./density.js" */
 /** @import { Groups } from "./legend.js" */
 /** @import { RGB } from "./painter.js" */
-/** @typedef {{ surface: string, text: string, accent: string, background: RGB, concepts: Map<number, string> }} Theme */
+/** @import { Points } from "./plane.js" */
+/** @typedef {{ surface: string, text: string, accent: string, background: RGB, edge: RGB, concepts: Map<number, string> }} Theme */
 
 export class Colouring {
   /** @type {HTMLSelectElement} */
@@ -22,12 +26,14 @@ export class Colouring {
   theme = null;
   /** @type {Groups | null} */
   #groups = null;
+  /** @type {{ points: Points, groups: Groups | null, at: Island[] } | null} */
+  #named = null;
   /** @type {App} */
   #app;
   /** @type {HTMLElement} */
   #within;
-  /** @type {() => void} */
-  #changed;
+  /** @type {{ changed: () => void, select: (items: ArrayLike<number>) => void }} */
+  #does;
   /** @type {string | null | undefined} An attribute, null for concepts. */
   #shown = undefined;
   /** @type {Map<string, MapValues>} */
@@ -36,24 +42,48 @@ export class Colouring {
   /**
    * @param {App} app
    * @param {HTMLElement} within colours are those inside it
-   * @param {() => void} changed called when something looks different
+   * @param {{ changed: () => void, select: (items: ArrayLike<number>) => void }} does changed: called when something looks
+   *   different; select: the items of a group
    */
-  constructor(app, within, changed) {
-    [this.#app, this.#within, this.#changed] = [app, within, changed];
+  constructor(app, within, does) {
+    [this.#app, this.#within, this.#does] = [app, within, does];
     this.select = h(
       "select",
       {
         id: "map-by", class: "field",
         on: { change: () => app.store.step({ by: this.select.value === "concept" ? null : this.select.value.slice(1) }) },
       },
-      h("option", { value: "concept", text: app.card.has_concepts ? "concept" : "nothing" }),
+      h("option", { value: "concept", text: app.card.has_concepts ? "group" : "nothing" }),
       app.card.attributes.map(({ name }) => h("option", { value: `=${name}`, text: name })),
     );
   }
 
-  /** The group of every item. */
+  /** The group whose colour every item has. */
   get groups() {
     return this.#groups?.groups ?? null;
+  }
+
+  /** The items of the group that stands out; null where none does. */
+  get chosen() {
+    return this.only < 0 ? null : (this.#groups?.members[this.only] ?? null);
+  }
+
+  /** Whether a group stands out to which items belong that have the colour of another. */
+  get hasSeveral() {
+    return this.#groups?.hasSeveral ?? false;
+  }
+
+  /**
+   * Where the groups shown are at home, with what they are called.
+   * @param {Points} points
+   */
+  names(points) {
+    if (this.#named?.points !== points || this.#named.groups !== this.#groups) {
+      const { entries = [], members = [] } = this.#groups ?? {};
+      const at = islands(points, members.map((items, group) => (entries[group].isRest ? [] : items)));
+      this.#named = { points, groups: this.#groups, at };
+    }
+    return this.#named.at.map(({ group, x, y }) => ({ x, y, text: this.#groups?.entries[group].label ?? "", isFaded: this.only >= 0 && this.only !== group }));
   }
 
   forget() {
@@ -89,14 +119,6 @@ export class Colouring {
     }
   }
 
-  /**
-   * Whether a concept's name is to stand back.
-   * @param {number} concept
-   */
-  isFaded(concept) {
-    return this.only >= 0 && this.#shown === null && this.#app.card.concepts[this.only]?.concept !== concept;
-  }
-
   readTheme() {
     const css = (/** @type {string} */ colour) => rgb(colour, this.#within);
     const text = (/** @type {string} */ colour) => `rgb(${css(colour).join(" ")})`;
@@ -105,6 +127,7 @@ export class Colouring {
       text: text("var(--ink)"),
       accent: text("var(--accent)"),
       background: css("var(--surface)"),
+      edge: css("var(--ink)"),
       concepts: new Map(this.#app.card.concepts.map(({ concept }) => [concept, text(conceptColour(concept))])),
     };
     this.colours = (this.#groups?.entries ?? []).map(({ colour }) => css(colour));
@@ -116,18 +139,23 @@ export class Colouring {
     this.only = -1;
     this.readTheme();
     this.#drawLegend();
-    this.#changed();
+    this.#does.changed();
   }
 
   #drawLegend() {
     if (!this.#groups) return;
-    append(clear(this.key), legend(this.#groups, this.only, (group) => {
+    const pick = (/** @type {number} */ group) => {
       const at = [...this.key.querySelectorAll("button")].findIndex((button) => button === document.activeElement);
       this.only = group;
       this.#drawLegend();
       this.key.querySelectorAll("button")[at]?.focus();
-      this.#changed();
-    }));
+      this.#does.changed();
+    };
+    const { chosen } = this;
+    append(clear(this.key), legend(this.#groups, this.only, pick));
+    if (chosen?.length) {
+      this.key.append(h("button", { type: "button", class: "button legend-select", text: `Select ${count(chosen.length, "item")}`, on: { click: () => this.#does.select(chosen) } }));
+    }
   }
 }
 

@@ -6,13 +6,14 @@ import { h } from "../core/dom.js";
 import { count, number, plain } from "../core/format.js";
 
 /** @import { App, Map as ItemMap, MapValues } from "#types" */
-/** @typedef {{ label: string | null, colour: string, items: number }} Entry */
+/** @typedef {{ label: string | null, colour: string, items: number, isRest?: boolean }} Entry isRest: of items that have nothing in common */
 /**
  * @typedef {object} Groups
  * @property {string} title
- * @property {Uint16Array} groups of every item
+ * @property {Uint16Array} groups whose colour every item has
  * @property {Entry[]} entries of every group
- * @property {boolean} [hasSeveral] whether items may have several values
+ * @property {ArrayLike<number>[]} members the items of every group; an item may be in several. None for a number
+ * @property {boolean} [hasSeveral] whether items may be in several
  * @property {{ ticks: number[], isByRank: boolean }} [scale] of a number
  */
 
@@ -24,13 +25,25 @@ const OTHER = "var(--muted)";
 export function byConcept(app, map) {
   const order = app.card.concepts.map(({ concept }) => concept);
   const place = new Map(order.map((concept, i) => [concept, i]));
+  const groups = Uint16Array.from(map.concept, (concept) => place.get(concept) ?? order.length);
+  const members = membersOf(groups, order.length + 1);
   /** @type {Entry[]} */
-  const entries = order.map((concept) => ({ label: app.label(concept), colour: conceptColour(concept), items: 0 }));
-  const rest = entries.length;
-  entries.push({ label: order.length ? "no concept" : "items", colour: order.length ? OTHER : "var(--accent)", items: 0 });
-  const groups = Uint16Array.from(map.concept, (concept) => place.get(concept) ?? rest);
-  for (const group of groups) entries[group].items += 1;
-  return { title: order.length ? "Concepts" : "Items", groups, entries };
+  const entries = order.map((concept, i) => ({ label: app.label(concept), colour: conceptColour(concept), items: members[i].length }));
+  const rest = order.length ? { label: "no group", colour: OTHER } : { label: "items", colour: "var(--accent)" };
+  entries.push({ ...rest, items: members[order.length].length, isRest: true });
+  return { title: order.length ? "Groups" : "Items", groups, entries, members };
+}
+
+/**
+ * The items of every group, each in one.
+ * @param {Uint16Array} groups
+ * @param {number} count
+ */
+function membersOf(groups, count) {
+  /** @type {number[][]} */
+  const members = Array.from({ length: count }, () => []);
+  groups.forEach((group, i) => members[group].push(i));
+  return members;
 }
 
 /** @param {ItemMap} map @param {MapValues} values @returns {Groups} */
@@ -39,15 +52,37 @@ export function byValues(map, values) {
 }
 
 /** @param {ItemMap} map @param {MapValues} values @returns {Groups} */
-function byLabel(map, { name, values, labels, has_several: hasSeveral }) {
+function byLabel(map, { name, values, labels, has_several: hasSeveral, counts, all }) {
   const n = Math.min(labels.length, MOST_GROUPS);
   const [more, unknown] = [n, n + 1];
   const groups = Uint16Array.from(values, (value) => (value === null ? unknown : Math.min(value, more)));
+  const members = counts && all ? severalMembers(counts, all, n) : membersOf(groups, n + 2);
   const colours = coloursOf(labels.slice(0, n), groups, map);
-  const entries = labels.slice(0, n).map((label, i) => ({ label, colour: colours[i], items: 0 }));
-  entries.push({ label: count(labels.length - n, "other"), colour: OTHER, items: 0 }, { label: "unknown", colour: "var(--line)", items: 0 });
-  for (const group of groups) entries[group].items += 1;
-  return { title: name, groups, entries, hasSeveral };
+  /** @type {Entry[]} */
+  const entries = labels.slice(0, n).map((label, i) => ({ label, colour: colours[i], items: members[i].length }));
+  entries.push({ label: count(labels.length - n, "other"), colour: OTHER, items: members[more].length, isRest: true });
+  entries.push({ label: "unknown", colour: "var(--line)", items: members[unknown].length, isRest: true });
+  return { title: name, groups, entries, members, hasSeveral };
+}
+
+/**
+ * The items of every group, where an item is in the groups of all its values.
+ * @param {number[]} counts of every item's values
+ * @param {number[]} all values, item by item
+ * @param {number} n groups of their own; then come other values, and items without any
+ */
+export function severalMembers(counts, all, n) {
+  /** @type {number[][]} */
+  const members = Array.from({ length: n + 2 }, () => []);
+  let at = 0;
+  counts.forEach((many, i) => {
+    if (!many) members[n + 1].push(i);
+    for (const end = at + many; at < end; at += 1) {
+      const those = members[Math.min(all[at], n)];
+      if (those.at(-1) !== i) those.push(i);
+    }
+  });
+  return members;
 }
 
 /**
@@ -100,7 +135,7 @@ function byNumber({ name, values }) {
   const entries = Array.from({ length: SHADES }, (_, i) => ({ label: null, colour: ramp(i / (SHADES - 1)), items: 0 }));
   entries.push({ label: "unknown", colour: "var(--line)", items: 0 });
   for (const group of groups) entries[group].items += 1;
-  return { title: name, groups, entries, scale: { ticks: [low, even[SHADES / 2 - 1], high], isByRank } };
+  return { title: name, groups, entries, members: [], scale: { ticks: [low, even[SHADES / 2 - 1], high], isByRank } };
 }
 
 /**
@@ -131,9 +166,9 @@ export function legend({ title, entries, hasSeveral, scale }, only, pick) {
       "button",
       { type: "button", class: "legend-entry", "aria-pressed": String(group === only), on: { click: () => pick(group === only ? -1 : group) } },
       h("span", { class: "legend-swatch", style: { "--c": entry.colour } }),
-      h("span", { class: "legend-label", text: entry.label }),
+      h("span", { class: "legend-label", dir: "auto", title: entry.label, text: entry.label }),
       h("span", { class: "legend-count", text: number(entry.items) }),
     )))),
-    hasSeveral && h("p", { class: "legend-note", text: "Items with several values are shown by their most frequent one." }),
+    hasSeveral && h("p", { class: "legend-note", text: "An item with several of these counts in each, so the numbers add up to more than all items. Its dot has the colour of the most frequent one; click an entry to see everything that has it." }),
   );
 }

@@ -1,15 +1,15 @@
 // @ts-check
-// Map: all items on a plane, with the user among them.
+// Map: all items on a plane, with the customer among them, and segments of them.
 
 import * as api from "../core/api.js";
 import { clear, h } from "../core/dom.js";
-import { count } from "../core/format.js";
 import { failure, titleOf } from "../core/items.js";
 import { historyOf, later, lookUp, styles } from "../core/panel.js";
 import { itemSearch } from "../core/search.js";
 import { Colouring } from "./colouring.js";
 import { gestures, keyboard } from "./gestures.js";
-import { ItemBox, Selection, Tip, frame, toolbar } from "./overlay.js";
+import { ItemBox, Tip, frame, toolbar } from "./overlay.js";
+import { MapSegments } from "./selecting.js";
 import { MapSource } from "./source.js";
 import { Stage } from "./stage.js";
 import { MapState } from "./state.js";
@@ -38,7 +38,8 @@ class MapView {
   #source = new MapSource((map) => this.#take(map), (error) => this.#fail(error));
   #tip = new Tip();
   #box = new ItemBox();
-  #selection = new Selection();
+  /** @type {MapSegments} */
+  #segments;
   #note = h("div", { class: "map-note", role: "status", hidden: true });
   #withPicks = h("input", { type: "checkbox", id: "map-picks", on: { change: () => this.#showPicks() } });
   #isOpen = false;
@@ -57,13 +58,17 @@ class MapView {
         this.#stage.canvas.classList.toggle("is-outlining", isOn);
       },
     });
-    this.#stage = new Stage(app, this.#state, tools, [this.#note, this.#tip.element, this.#box.element, this.#selection.element]);
-    this.#colouring = new Colouring(app, this.#stage.element, () => this.#stage.redraw());
+    this.#segments = new MapSegments(app, this.#state, { changed: () => this.#stage.redraw(), seen: () => this.#stage.fit(true), begun: () => this.#pick(-1) });
+    this.#stage = new Stage(app, this.#state, tools, [this.#note, this.#tip.element, this.#box.element, this.#segments.pill]);
+    this.#colouring = new Colouring(app, this.#stage.element, { changed: () => this.#stage.redraw(), select: (those) => this.#segments.select(Array.from(those)) });
     this.#stage.begin(this.#colouring, (at) => this.#state.picked >= 0 && this.#box.put(at(this.#state.picked), this.#stage.camera));
     const search = itemSearch(app, {
       label: "Find an item on the map", placeholder: "Find an item on the map…", stays: false, choose: ({ id }) => this.#find(id),
     });
-    this.element = frame({ search: search.element, by: this.#colouring.select, withPicks: this.#withPicks, stage: this.#stage.element, key: this.#colouring.key });
+    this.element = frame({
+      search: search.element, by: this.#colouring.select, withPicks: this.#withPicks, stage: this.#stage.element,
+      segment: this.#segments.panel, key: this.#colouring.key, kept: this.#segments.kept,
+    });
     this.#listen();
   }
 
@@ -98,7 +103,7 @@ class MapView {
       click: (at) => this.#pick(this.#nearest(at)),
       outline: (outline, isDone) => {
         this.#state.lasso = isDone ? [] : outline;
-        if (isDone && outline.length > 2) this.#select(this.#state.points.inside(outline.map(([x, y]) => camera.world(x, y))));
+        if (isDone && outline.length > 2) this.#segments.select(this.#state.points.inside(outline.map(([x, y]) => camera.world(x, y))));
         this.#stage.redraw();
       },
     });
@@ -120,9 +125,9 @@ class MapView {
     });
     addEventListener("macrid:card", () => this.#isOpen && this.show(app.store.get()));
     addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !this.#isOpen || !(this.#box.isOpen || this.#selection.isOpen) || document.querySelector("dialog[open]")) return;
+      if (event.key !== "Escape" || !this.#isOpen || !(this.#box.isOpen || this.#segments.isOpen) || document.querySelector("dialog[open]")) return;
       this.#pick(-1);
-      this.#select([]);
+      this.#segments.select([]);
       canvas.focus({ preventScroll: true });
     });
     app.live.subscribe((parts) => {
@@ -143,11 +148,12 @@ class MapView {
     this.#note.textContent = map.state === "computing" ? "Rough positions for now; the final map is being computed…" : map.message ?? "";
     const { next, isSame, isMoved } = this.#state.take(map);
     if (isMoved && this.#isOpen) {
-      this.#state.names = [];
+      this.#state.isMoving = true;
       this.#stage.settle(next, () => this.#state.settle(next));
     } else {
       this.#state.settle(next);
       if (!isSame) this.#colouring.begin(map);
+      if (!isSame) this.#segments.begin();
       if (!isSame || isMoved) this.#stage.forgetView();
       this.#stage.resize();
     }
@@ -244,33 +250,6 @@ class MapView {
       more: () => app.openItem(id),
       close: () => this.#pick(-1),
     });
-  }
-
-  /** @param {number[]} those */
-  #select(those) {
-    this.#state.selected = those;
-    this.#stage.redraw();
-    if (!those.length) return this.#selection.hide();
-    this.#pick(-1);
-    const { history, map } = this.#state;
-    const known = new Set(history);
-    const fresh = those.filter((i) => !known.has(i));
-    this.#selection.show(those.map((i) => ({ id: this.#state.idOf(i), concept: map?.concept[i] ?? -1 })), {
-      fresh: fresh.length,
-      room: Math.max(0, this.#app.card.limits.history - history.length),
-      add: (n) => this.#addAll(fresh.slice(0, n).map((i) => this.#state.idOf(i))),
-      drop: () => this.#select([]),
-    });
-    return this.#app.announce(`${count(those.length, "item")} selected`);
-  }
-
-  /** @param {string[]} ids */
-  async #addAll(ids) {
-    const { store, toast } = this.#app;
-    const before = await historyOf(store.get());
-    store.step({ user: null, history: [...new Set([...before, ...ids])] });
-    toast(`Added ${count(ids.length, "item")} to your history`, { undo: store.undo });
-    this.#select([]);
   }
 
   /** @param {string} id */

@@ -1,32 +1,34 @@
 // @ts-check
-// What is drawn over the points of the map: the history, picks, the user, and names.
+// What is drawn over the points of the map: the history, recommendations, the customer's places, and names.
 
-import { Room } from "./labels.js";
+import { Room, wrapped } from "./labels.js";
 
 /** @import { Box } from "./plane.js" */
 /** @import { Theme } from "./colouring.js" */
 /** @typedef {[x: number, y: number]} XY in pixels of the page */
 /** @typedef {{ at: XY, colour: string }} Mark */
-/** @typedef {{ at: XY, share: number, colour: string, text: string }} You */
+/** @typedef {{ at: XY, share: number, colour: string, text: string }} Disc */
 /** @typedef {{ at: XY, text: string, isFaded: boolean }} Name */
 /**
  * @typedef {object} Scene
  * @property {Mark[]} history
  * @property {XY[]} picks
- * @property {XY[]} selected
  * @property {Mark | null} pointed under the pointer, or the item whose card is open
- * @property {You[]} you
+ * @property {Disc[]} discs where the customer is in each group
  * @property {Name[]} names
  * @property {XY[]} lasso
+ * @property {boolean} isBack whether the customer stands back behind a selection
  * @property {boolean} hasCross in the middle, for the keyboard
  */
 
 /** @typedef {CanvasRenderingContext2D} Context */
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-const AROUND = [[0, 0], [0, -26], [0, 26], [0, -52], [0, 52], [-0.5, -26], [0.5, -26], [-0.5, 26], [0.5, 26], [0, -78], [0, 78]]; // widths, px
-const LABELLED_SHARE = 0.04; // smaller shares have a disc without words
-const LABELLED_SHARE_SMALL = 0.08; // on a small stage
+const NAME_WIDTH = 190; // px of a line
+const NAME_WIDTH_SMALL = 120;
+const MOST_KEPT = 200; // names, as they were divided into lines
+const LABELLED_SHARE = 0.08; // smaller shares have a disc without words
+const FADED = 0.3; // of what stands back
 
 /**
  * @param {Context} context
@@ -38,20 +40,21 @@ export function drawMarks(context, scene, { width, height, ratio, radius, theme,
   context.clearRect(0, 0, width, height);
   const room = new Room(width, height);
   room.take(reserved);
-  for (const [x, y] of scene.selected) ring(context, x, y, radius + 1.5, theme.accent, 1.6);
+  const discs = scene.discs.map((one) => ({ ...one, r: 8 + 24 * Math.sqrt(one.share) }));
+  context.globalAlpha = scene.isBack ? FADED : 1;
   for (const [x, y] of scene.picks) {
     diamond(context, x, y, radius + 4);
     outlined(context, theme, null);
   }
-  const discs = scene.you.map((one) => ({ ...one, r: 8 + 24 * Math.sqrt(one.share) }));
   drawDiscs(context, discs, theme, room);
   for (const { at: [x, y], colour } of scene.history) {
     context.beginPath();
     context.arc(x, y, radius + 2, 0, 7);
     outlined(context, theme, colour);
   }
-  drawYou(context, discs.filter(({ share }) => share >= (isSmall ? LABELLED_SHARE_SMALL : LABELLED_SHARE)), theme, room);
-  drawNames(context, scene.names, theme, room, isSmall ? 13 : 15);
+  context.globalAlpha = 1;
+  drawNames(context, scene.names, theme, room, isSmall);
+  if (!scene.isBack) drawShares(context, discs.filter(({ share }) => share >= LABELLED_SHARE), theme, room);
   if (scene.pointed) {
     const { at: [x, y], colour } = scene.pointed;
     context.beginPath();
@@ -100,23 +103,24 @@ function outlined(context, theme, fill) {
   context.stroke();
 }
 
-/** @param {Context} context @param {(You & { r: number })[]} discs @param {Theme} theme @param {Room} room */
+/** @param {Context} context @param {(Disc & { r: number })[]} discs @param {Theme} theme @param {Room} room */
 function drawDiscs(context, discs, theme, room) {
   for (const { at: [x, y], r, colour } of discs) {
     context.beginPath();
     context.arc(x, y, r, 0, 7);
-    context.globalAlpha = 0.28;
+    const alpha = context.globalAlpha;
+    context.globalAlpha = 0.28 * alpha;
     context.fillStyle = colour;
     context.fill();
-    context.globalAlpha = 1;
+    context.globalAlpha = alpha;
     ring(context, x, y, r, theme.surface, 7);
     ring(context, x, y, r, theme.text, 3);
     room.take({ left: x - r - 4, top: y - r - 4, width: 2 * r + 8, height: 2 * r + 8 });
   }
 }
 
-/** @param {Context} context @param {(You & { r: number })[]} discs @param {Theme} theme @param {Room} room */
-function drawYou(context, discs, theme, room) {
+/** @param {Context} context @param {(Disc & { r: number })[]} discs @param {Theme} theme @param {Room} room */
+function drawShares(context, discs, theme, room) {
   context.font = `600 12px ${FONT}`;
   context.textBaseline = "middle";
   for (const { at: [x, y], r, text } of discs.sort((a, b) => b.share - a.share)) {
@@ -137,24 +141,73 @@ function drawYou(context, discs, theme, room) {
   }
 }
 
-/** @param {Context} context @param {Name[]} names @param {Theme} theme @param {Room} room @param {number} size */
-function drawNames(context, names, theme, room, size) {
+/** @param {Context} context @param {Name[]} names @param {Theme} theme @param {Room} room @param {boolean} isSmall */
+function drawNames(context, names, theme, room, isSmall) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.lineJoin = "round";
-  context.font = `650 ${size}px ${FONT}`;
-  for (const { at: [x, y], text, isFaded } of names) {
-    const width = context.measureText(text).width + 10;
-    const free = room.place(AROUND.map(([dx, dy]) => ({ left: x - width / 2 + dx * width, top: y - 12 + dy, width, height: 24 })));
-    if (!free) continue;
+  context.font = `650 ${isSmall ? 13 : 15}px ${FONT}`;
+  const [height, most] = isSmall ? [17, NAME_WIDTH_SMALL] : [20, NAME_WIDTH];
+  for (const { at, text, isFaded } of names) {
+    const { lines, width } = linesOf(context, text, most);
+    const spot = room.near(at, { width: width + 10, height: height * lines.length + 4 });
+    if (!spot) continue;
+    const { left, top, width: across } = spot.box;
     context.globalAlpha = isFaded ? 0.35 : 1;
-    context.lineWidth = 5;
-    context.strokeStyle = theme.surface;
-    context.strokeText(text, free.left + width / 2, free.top + 12);
-    context.fillStyle = theme.text;
-    context.fillText(text, free.left + width / 2, free.top + 12);
+    if (spot.from) drawLeader(context, spot.from, at, theme);
+    lines.forEach((line, i) => {
+      const [x, y] = [left + across / 2, top + 2 + height * (i + 0.5)];
+      context.lineWidth = 5;
+      context.strokeStyle = theme.surface;
+      context.strokeText(line, x, y);
+      context.fillStyle = theme.text;
+      context.fillText(line, x, y);
+    });
     context.globalAlpha = 1;
   }
+}
+
+/** @type {Map<string, { lines: string[], width: number }>} */
+const divided = new Map();
+
+/**
+ * A name on lines of at most so many pixels, and the width of the longest.
+ * @param {Context} context
+ * @param {string} text
+ * @param {number} most
+ */
+function linesOf(context, text, most) {
+  const key = `${most} ${text}`;
+  const known = divided.get(key);
+  if (known) return known;
+  if (divided.size >= MOST_KEPT) divided.clear();
+  const measure = (/** @type {string} */ part) => context.measureText(part).width;
+  const lines = wrapped(text, most, measure);
+  const fresh = { lines, width: Math.max(...lines.map(measure)) };
+  divided.set(key, fresh);
+  return fresh;
+}
+
+/**
+ * From words to the place they name.
+ * @param {Context} context
+ * @param {XY} from
+ * @param {XY} to
+ * @param {Theme} theme
+ */
+function drawLeader(context, [x, y], [toX, toY], theme) {
+  for (const [colour, width] of /** @type {const} */ ([[theme.surface, 4], [theme.text, 1.2]])) {
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(toX, toY);
+    context.lineWidth = width;
+    context.strokeStyle = colour;
+    context.stroke();
+  }
+  context.beginPath();
+  context.arc(toX, toY, 2.6, 0, 7);
+  context.fillStyle = theme.text;
+  context.fill();
 }
 
 /** @param {Context} context @param {XY[]} lasso @param {Theme} theme */

@@ -1,5 +1,5 @@
 // @ts-check
-// What stands over the map: tools, the tooltip, the card of one item, what to do with several.
+// What stands over the map: tools, the tooltip, the card of one item; and the frame around it.
 
 import { append, clear, h, iconButton } from "../core/dom.js";
 import { count } from "../core/format.js";
@@ -11,7 +11,7 @@ import { conceptTags, thumb, titleOf } from "../core/items.js";
 /** @param {{ zoom: (factor: number) => void, fit: () => void, outline: (isOn: boolean) => void }} does */
 export function toolbar(does) {
   /** @type {HTMLElement} */
-  const outline = iconButton("lasso", "Select several (or drag with Shift)", () => {
+  const outline = iconButton("lasso", "Draw around items (or drag with Shift)", () => {
     const isOn = outline.getAttribute("aria-pressed") !== "true";
     outline.setAttribute("aria-pressed", String(isOn));
     does.outline(isOn);
@@ -27,10 +27,10 @@ export function toolbar(does) {
 }
 
 /**
- * The panel around the stage and its legend.
- * @param {Record<"search" | "by" | "withPicks" | "stage" | "key", HTMLElement>} parts
+ * The panel around the stage, the segment that is open, the legend, and the segments that are kept.
+ * @param {Record<"search" | "by" | "withPicks" | "stage" | "segment" | "key" | "kept", HTMLElement>} parts
  */
-export function frame({ search, by, withPicks, stage, key }) {
+export function frame({ search, by, withPicks, stage, segment, key, kept }) {
   return h(
     "section",
     { class: "map", "aria-labelledby": "map-title" },
@@ -38,19 +38,19 @@ export function frame({ search, by, withPicks, stage, key }) {
       "header",
       {},
       h("h2", { id: "map-title", text: "Map" }),
-      h("p", { class: "lede", text: "Every dot is an item; items chosen by the same people lie close together. Rings mark your history, discs mark your place in each concept." }),
+      h("p", { class: "lede", text: "Every dot is an item; items chosen by the same customers lie close together. Rings: the history. Discs: where this customer is in each group." }),
     ),
     h(
       "div",
       { class: "map-controls" },
       h("div", { class: "map-search" }, search),
       h("div", { class: "map-choice" }, h("label", { for: "map-by", text: "Colour by" }), by),
-      h("div", { class: "map-choice" }, withPicks, h("label", { for: "map-picks", text: "Your picks ◇" })),
+      h("div", { class: "map-choice" }, withPicks, h("label", { for: "map-picks", text: "Recommendations ◇" })),
     ),
-    h("div", { class: "map-body" }, stage, key),
+    h("div", { class: "map-body" }, stage, segment, key, kept),
     h("p", {
       class: "map-help", id: "map-help",
-      text: "Drag to move, scroll or pinch to zoom, drag with Shift to select several. Keys: arrows move, + and − zoom, 0 shows everything, Enter opens the item nearest the middle.",
+      text: "Drag to move, scroll or pinch to zoom, drag with Shift to draw around items. Keys: arrows move, + and − zoom, 0 shows everything, Enter opens the item nearest the middle.",
     }),
   );
 }
@@ -60,7 +60,7 @@ export class Tip {
 
   /** @param {Item} item @param {XY} at @param {{ width: number, height: number }} stage */
   show(item, at, stage) {
-    append(clear(this.element), thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { text: titleOf(item) }), conceptTags(item)));
+    append(clear(this.element), thumb(item, { size: 64, lazy: false }), h("div", {}, h("strong", { dir: "auto", text: titleOf(item) }), conceptTags(item)));
     this.element.hidden = false;
     putBeside(this.element, at, stage);
   }
@@ -85,12 +85,12 @@ export class ItemBox {
       h(
         "div",
         { class: "map-about" },
-        h("strong", { text: titleOf(item) }),
+        h("strong", { dir: "auto", text: titleOf(item) }),
         conceptTags(item),
         h(
           "div",
           { class: "map-buttons" },
-          h("button", { type: "button", class: "button primary", text: isInHistory ? "Remove from your history" : "Add to your history", on: { click: change } }),
+          h("button", { type: "button", class: "button primary", text: isInHistory ? "Remove from history" : "Add to history", on: { click: change } }),
           h("button", { type: "button", class: "button", text: "More", on: { click: more } }),
         ),
       ),
@@ -113,28 +113,16 @@ export class ItemBox {
   }
 }
 
+/** On a small screen, where the panel of a segment is below the map: what is selected, and a way there. */
 export class Selection {
   element = h("div", { class: "map-chosen", hidden: true, role: "group", "aria-label": "Selected items" });
 
-  get isOpen() {
-    return !this.element.hidden;
-  }
-
-  /**
-   * @param {{ id: string, concept: number }[]} items
-   * @param {{ fresh: number, room: number, add: (n: number) => void, drop: () => void }} does
-   *   fresh: how many are not in the history; room: how many it can take
-   */
-  show(items, { fresh, room, add, drop }) {
-    const some = Math.min(fresh, room);
+  /** @param {number} items @param {{ look: () => void, drop: () => void }} does */
+  show(items, { look, drop }) {
     append(
       clear(this.element),
-      h("strong", { text: `${count(items.length, "item")} selected` }),
-      h("span", { class: "map-few", "aria-hidden": "true" }, items.slice(0, 5).map((item) => thumb(item, { size: 36 }))),
-      h("button", {
-        type: "button", class: "button primary", disabled: some === 0,
-        text: some < fresh ? `Add the first ${some}` : "Add to your history", on: { click: () => add(some) },
-      }),
+      h("strong", { text: `${count(items, "item")} selected` }),
+      h("button", { type: "button", class: "button primary", text: "What are they?", on: { click: look } }),
       h("button", { type: "button", class: "button", text: "Clear", on: { click: drop } }),
     );
     this.element.hidden = false;

@@ -12,6 +12,7 @@ const SUB = 4; // places within a pixel, each way, at which a dot is cut
 const EDGE = 24; // px painted on every side beyond the canvas: dots are cut off there and do not vanish
 const OPACITY = 0.86;
 const FADED = 0.13;
+const EDGE_WIDTH = 1.5; // px
 const MOST_KEPT = 60;
 
 /** Paints points of groups with colours into the pixels of a canvas. */
@@ -40,26 +41,40 @@ export class Painter {
   /**
    * @param {Points} points
    * @param {Camera} camera
-   * @param {{ groups: ArrayLike<number>, colours: RGB[], background: RGB, only?: number }} colouring only: the group to stand out, or -1
+   * @param {object} colouring
+   * @param {ArrayLike<number>} colouring.groups
+   * @param {RGB[]} colouring.colours of the groups
+   * @param {RGB} colouring.background
+   * @param {Uint8Array | null} [colouring.clear] 1 for items that stand out, 0 for those that fade; null where all are alike
+   * @param {number} [colouring.as] the group whose colour those that stand out have, or -1 for their own
+   * @param {RGB | null} [colouring.edge] around those that stand out
    */
-  paint(points, camera, { groups, colours, background, only = -1 }) {
+  paint(points, camera, { groups, colours, background, clear = null, as = -1, edge = null }) {
     this.#pixels.fill(packed(background));
     const radius = dotRadius(points.n, camera) * this.ratio;
     const inks = Uint32Array.from(colours, packed);
-    if (only >= 0) this.#layer(points, camera, groups, inks, cuts(radius, FADED), (group) => group !== only);
-    this.#layer(points, camera, groups, inks, cuts(radius, OPACITY), only >= 0 ? (group) => group === only : () => true);
+    const own = (/** @type {number} */ i) => inks[groups[i]];
+    if (!clear) this.#layer(points, camera, cuts(radius, OPACITY), own, () => true);
+    else {
+      const standsOut = (/** @type {number} */ i) => clear[i] === 1;
+      this.#layer(points, camera, cuts(radius, FADED), own, (i) => clear[i] === 0);
+      if (edge) {
+        const line = packed(edge);
+        this.#layer(points, camera, cuts(radius + EDGE_WIDTH * this.ratio, 1), () => line, standsOut);
+      }
+      this.#layer(points, camera, cuts(radius, edge ? 1 : OPACITY), as < 0 ? own : () => inks[as], standsOut);
+    }
     this.#context.putImageData(this.#image, -EDGE, -EDGE);
   }
 
   /**
    * @param {Points} points
    * @param {Camera} camera
-   * @param {ArrayLike<number>} groups
-   * @param {Uint32Array} inks of the groups
    * @param {Disc} disc
-   * @param {(group: number) => boolean} wanted
+   * @param {(i: number) => number} inkOf
+   * @param {(i: number) => boolean} wanted
    */
-  #layer(points, camera, groups, inks, { size, masks }, wanted) {
+  #layer(points, camera, { size, masks }, inkOf, wanted) {
     const { ratio } = this;
     const pixels = this.#pixels;
     const { width, height } = this.#image;
@@ -70,11 +85,11 @@ export class Painter {
     for (let i = 0; i < n; i += 1) {
       const px = x[i] * scale + left;
       const py = y[i] * scale + top;
-      if (px < 0 || py < 0 || px >= width - size || py >= height - size || !wanted(groups[i])) continue;
+      if (px < 0 || py < 0 || px >= width - size || py >= height - size || !wanted(i)) continue;
       const column = px | 0;
       const row = py | 0;
       const mask = masks[(((py - row) * SUB) | 0) * SUB + (((px - column) * SUB) | 0)];
-      const ink = inks[groups[i]];
+      const ink = inkOf(i);
       const red = ink & 0xff00ff;
       const green = ink & 0xff00;
       for (let r = 0, m = 0; r < size; r += 1) {

@@ -9,13 +9,14 @@ import { Painter } from "./painter.js";
 import { Camera, dotRadius } from "./plane.js";
 
 /** @import { App } from "#types" */
-/** @import { Colouring } from "./colouring.js" */
+/** @import { Colouring, Theme } from "./colouring.js" */
 /** @import { Scene, XY } from "./marks.js" */
 /** @import { MapState } from "./state.js" */
 /** @import { Points } from "./plane.js" */
 
 const MANY = 20_000; // points that are drawn a little coarser on fine screens
 const SMALL = 520; // px of width below which words are shorter
+const LONGEST = 26; // letters of a group's name beside a disc
 const CLOSE = 4; // how much closer than everything one item is looked at
 
 export class Stage {
@@ -30,6 +31,8 @@ export class Stage {
   #context = /** @type {CanvasRenderingContext2D} */ (this.#marks.getContext("2d"));
   #isDirty = false;
   #hasFitted = false;
+  /** @type {{ those: ArrayLike<number> | null, mask: Uint8Array }} */
+  #clear = { those: null, mask: new Uint8Array(0) };
   /** @type {App} */
   #app;
   /** @type {MapState} */
@@ -146,9 +149,9 @@ export class Stage {
     this.#isDirty = false;
     const { camera } = this;
     const { points } = this.#state;
-    const { groups, colours, only = -1, theme } = this.#colouring ?? {};
+    const { groups, colours, theme } = this.#colouring ?? {};
     if (!points.n || !this.#painter.ratio || !groups || !colours || !theme || this.element.clientWidth < 2) return;
-    this.#painter.paint(points, camera, { groups, colours, background: theme.background, only });
+    this.#painter.paint(points, camera, { groups, colours, background: theme.background, ...this.#standingOut(theme) });
     const marked = (/** @type {number} */ i) => ({ at: this.at(i), colour: `rgb(${colours[groups[i]].join(" ")})` });
     const { offsetLeft: left, offsetTop: top, offsetWidth, offsetHeight } = this.#tools;
     drawMarks(this.#context, this.#scene(marked), {
@@ -159,26 +162,42 @@ export class Stage {
     this.#drawn(this.at);
   }
 
+  /**
+   * Which items stand out: those selected, or those of one group of the legend.
+   * @param {Theme} theme
+   */
+  #standingOut(theme) {
+    const { selected, points } = this.#state;
+    const { chosen, only, hasSeveral } = /** @type {Colouring} */ (this.#colouring);
+    const those = selected.length ? selected : chosen;
+    if (!those) return {};
+    if (this.#clear.those !== those || this.#clear.mask.length !== points.n) {
+      this.#clear = { those, mask: new Uint8Array(points.n) };
+      for (let at = 0; at < those.length; at += 1) this.#clear.mask[those[at]] = 1;
+    }
+    return { clear: this.#clear.mask, ...(selected.length ? { edge: theme.edge } : { as: hasSeveral ? only : -1 }) };
+  }
+
   /** @param {(i: number) => { at: XY, colour: string }} marked @returns {Scene} */
   #scene(marked) {
-    const { history, picks, selected, picked, hovered, lasso, isKeyed, you, names } = this.#state;
+    const { history, picks, selected, picked, hovered, lasso, isKeyed, isMoving, places, points } = this.#state;
     const colouring = /** @type {Colouring} */ (this.#colouring);
     const pointed = picked >= 0 ? picked : hovered;
     return {
       lasso,
       hasCross: isKeyed,
-      selected: selected.map(this.at),
+      isBack: selected.length > 0,
       picks: picks.map(this.at),
       history: history.map(marked),
       pointed: pointed >= 0 ? marked(pointed) : null,
-      names: names.flatMap(({ concept, x, y }) => {
-        const text = this.#app.label(concept);
-        return text === null ? [] : [{ at: this.camera.screen(x, y), text, isFaded: colouring.isFaded(concept) }];
-      }),
-      you: you.map(({ concept, share, x, y }) => ({
+      names: isMoving ? [] : colouring.names(points).map(({ x, y, text, isFaded }) => ({ at: this.camera.screen(x, y), text, isFaded })),
+      discs: places.map(({ concept, share, x, y }) => ({
         at: this.camera.screen(x, y), share, colour: colouring.theme?.concepts.get(concept) ?? "",
-        text: `you · ${this.isSmall ? "" : `${this.#app.label(concept)} `}${percent(share)}`,
+        text: this.isSmall ? percent(share) : `${percent(share)} · ${shortened(this.#app.label(concept) ?? "")}`,
       })),
     };
   }
 }
+
+/** @param {string} text */
+const shortened = (text) => ([...text].length > LONGEST ? `${[...text].slice(0, LONGEST - 1).join("").trimEnd()}…` : text);

@@ -1,7 +1,6 @@
 // @ts-check
 // What the map shows: items by their place in the answer, -1 for none.
 
-import { conceptNames } from "./labels.js";
 import { Points } from "./plane.js";
 
 /** @import { Map as ItemMap, Place } from "#types" */
@@ -19,15 +18,14 @@ export class MapState {
   picks = [];
   /** @type {number[]} */
   selected = [];
-  /** @type {{ concept: number, share: number, x: number, y: number }[]} The user's place in each concept. */
-  you = [];
-  /** @type {ReturnType<typeof conceptNames>} */
-  names = [];
+  /** @type {{ concept: number, share: number, x: number, y: number }[]} The customer's place in each group. */
+  places = [];
   /** @type {XY[]} */
   lasso = [];
   hovered = -1;
   picked = -1;
   isOutlining = false;
+  isMoving = false; // whether points are on their way to other places
   isKeyed = false; // whether the keyboard is in use
   /** @type {Map<string, number>} */
   #places = new Map();
@@ -49,7 +47,7 @@ export class MapState {
   /** @param {Points} points */
   settle(points) {
     this.points = points;
-    this.names = conceptNames(this.map?.concept ?? [], points);
+    this.isMoving = false;
   }
 
   /** @param {string} id */
@@ -69,7 +67,7 @@ export class MapState {
 
   /** @param {Place[]} places */
   locate(places) {
-    this.you = places.flatMap(({ concept, share, x, y }) =>
+    this.places = places.flatMap(({ concept, share, x, y }) =>
       typeof x === "number" && typeof y === "number" && share >= LEAST_SHARE ? [{ concept, share, x, y }] : []);
   }
 }

@@ -34,14 +34,15 @@ export function summary(lists) {
 }
 
 /**
- * In the attribute's own terms: "year 1996 → 1988", "4 more Comedy", "3 fewer Horror".
+ * In the attribute's own terms: "year 1996 → 1988", "4 more Comedy", "3 fewer Horror"; null for less than can be told.
  * @param {Difference} difference
+ * @returns {string | null}
  */
 export function inTerms({ name, value, before, after }) {
-  if (value === null) return `${name} ${rounded(before)} → ${rounded(after)}`;
+  if (value === null) return rounded(before) === rounded(after) ? null : `${name} ${rounded(before)} → ${rounded(after)}`;
   const by = Math.round(after - before);
-  return `${Math.abs(by)} ${by < 0 ? "fewer" : "more"} ${value}`;
+  return by === 0 ? null : `${Math.abs(by)} ${by < 0 ? "fewer" : "more"} ${value}`;
 }
 
 /** @param {number} x */
-const rounded = (x) => plain(Math.abs(x) >= 100 ? Math.round(x) : Number(x.toPrecision(3)));
+export const rounded = (x) => plain(Math.abs(x) >= 100 ? Math.round(x) : Number(x.toPrecision(3)));

@@ -5,6 +5,7 @@ import * as api from "../core/api.js";
 import { append, clear, h, segments } from "../core/dom.js";
 import { count, listed, number } from "../core/format.js";
 import { ItemCard, failure, thumbButton, titleOf } from "../core/items.js";
+import { allInWords } from "../core/messages.js";
 import * as rules from "../rules/rules.js";
 import { Cards } from "./cards.js";
 import { inTerms, summary } from "./changes.js";
@@ -93,8 +94,9 @@ export function create(app, root) {
     now.draw(live.lists);
     if (shown !== "now") before.draw(unmoved ?? []);
     drawStatus(live.lists);
-    notes.hidden = !live.warnings.length;
-    notes.textContent = live.warnings.join(" ");
+    const messages = allInWords(live.warnings);
+    notes.hidden = !messages.length;
+    notes.textContent = messages.join(" ");
     root.removeAttribute("aria-busy");
   }
 
@@ -112,7 +114,7 @@ export function create(app, root) {
     ].filter((text) => typeof text === "string");
     const gone = changed.gone.map((item) => ({ ...live.items.get(item.id), ...item }));
     const all = gone.length ? [...words, `${number(gone.length)} gone`] : words;
-    const terms = shown.length === 1 ? live.differences.map(inTerms) : [];
+    const terms = shown.length === 1 ? live.differences.flatMap((difference) => inTerms(difference) ?? []) : [];
     append(
       clear(status),
       h("span", { class: "status-words", text: all.length ? words.join(" · ") : "The same list as before" }),

@@ -1,5 +1,5 @@
 // @ts-check
-// The concepts of the report, with their dimensions and the evidence for their names.
+// The groups of the report, with their sliders and the evidence for their names.
 
 import * as api from "../core/api.js";
 import { gauge } from "../core/charts.js";
@@ -20,7 +20,7 @@ export function conceptList(app) {
   return h(
     "div",
     { class: "report-stack" },
-    h("p", { class: "quiet", text: "A concept is a kind of thing people look for; its dimensions are what varies within it. Names come from item attributes that training never saw, and only where the evidence holds." }),
+    h("p", { class: "quiet", text: "A group is a kind of thing customers look for; its sliders are what varies within it. Names come from facts about items that training never saw, and only where they hold." }),
     h("div", { class: "report-concepts" }, sorted.map((concept) => oneConcept(app, concept))),
   );
 }
@@ -36,8 +36,8 @@ function oneConcept(app, concept) {
       "summary",
       {},
       h("span", { class: "concept-swatch", "aria-hidden": "true" }),
-      h("span", { class: "concept-name" }, h("strong", { text: concept.label }),
-        h("span", { class: "quiet", text: named.length ? listed(named.map(({ label }) => label).slice(0, 6)) : "no named dimensions" })),
+      h("span", { class: "concept-name" }, h("strong", { dir: "auto", text: concept.label }),
+        h("span", { class: "quiet", text: named.length ? listed(named.map(({ label }) => label).slice(0, 6)) : "no named sliders" })),
       h("span", { class: "concept-thumbs" }, concept.typical.slice(0, 3).map((item) => thumb({ concept: concept.concept, ...item }, { size: 40 }))),
       h("span", { class: "concept-share" },
         gauge(concept.share, { colour: conceptColour(concept.concept), text: percent(concept.share), label: "share of all items" }),
@@ -55,13 +55,13 @@ function oneConcept(app, concept) {
 function contents(app, concept) {
   const more = h("div", { class: "concept-more" });
   /** @type {HTMLButtonElement} */
-  const all = h("button", { type: "button", class: "button", text: "All dimensions", on: { click: () => fillAll(app, concept, more, all) } });
+  const all = h("button", { type: "button", class: "button", text: "All sliders, and the evidence for them", on: { click: () => fillAll(app, concept, more, all) } });
   return [
     h("div", { class: "concept-typical" },
       concept.typical.map((item) => thumbButton({ concept: concept.concept, ...item }, app.openItem, { size: 64 })),
       h("p", { class: "quiet", text: nameEvidence(concept) })),
     evidenceOf(concept),
-    dimensionTable(concept.dimensions, concept.label),
+    sliderTable(concept.dimensions.filter(({ name }) => name !== null), concept.label),
     h("p", {}, all),
     more,
   ];
@@ -72,7 +72,7 @@ async function fillAll(app, concept, place, button) {
   button.disabled = true;
   try {
     const { dimensions } = await api.dimensions(concept.concept);
-    clear(place).append(dimensionTable(dimensions, `${concept.label}, all dimensions`));
+    clear(place).append(dimensionTable(dimensions, `${concept.label}, all sliders`));
     button.remove();
   } catch (error) {
     button.disabled = false;
@@ -82,13 +82,13 @@ async function fillAll(app, concept, place, button) {
 
 /** @param {Concept} concept */
 function nameEvidence(concept) {
-  const parts = [`${percent(concept.interactions)} of all choices are in this concept.`];
+  const parts = [`${percent(concept.interactions)} of all choices are in this group.`];
   if (concept.edited) parts.push("Named by a person.");
   else if (concept.fit !== null) {
     const { share, base, held_out: heldOut } = concept.fit;
-    parts.push(`Its name is true of ${percent(share)} of these choices, and of ${percent(base)} of all; of ${percent(heldOut)} on items it was not found on.`);
+    parts.push(`Its name is true of ${percent(share)} of these choices, and of ${percent(base)} of all choices (${percent(heldOut)} on items that were not used to find the name).`);
   } else if (concept.name === null) parts.push(concept.why ? `No name: ${concept.why}.` : "No name: no attribute sets its items apart.");
-  else if (concept.strength !== null) parts.push(`The name fits with strength ${number(concept.strength)} of 1${concept.p === null ? "" : ` (${pValue(concept.p)})`}.`);
+  else if (concept.strength !== null) parts.push(`The name fits ${number(concept.strength)} of 1${concept.p === null ? "" : ` (${pValue(concept.p)})`}.`);
   return parts.join(" ");
 }
 
@@ -110,13 +110,25 @@ function evidenceOf(concept) {
   ));
 }
 
+/** @param {Dimension[]} sliders with names @param {string} label */
+function sliderTable(sliders, label) {
+  return sliders.length > 0 && scrolled(`Sliders of ${label}`, h(
+    "table",
+    {},
+    h("caption", { text: "Its sliders" }),
+    h("thead", {}, h("tr", {}, ["Slider", "From", "To"].map((text) => h("th", { scope: "col", text })))),
+    h("tbody", {}, sliders.map(({ label: name, low, high, edited }) => h("tr", {},
+      h("th", { scope: "row" }, h("span", { text: name }), edited && h("span", { class: "report-chip", text: "edited" })), h("td", { text: low }), h("td", { text: high })))),
+  ));
+}
+
 /** @param {Dimension[]} dimensions @param {string} label */
 function dimensionTable(dimensions, label) {
-  return scrolled(`Dimensions of ${label}`, h(
+  return scrolled(`Sliders of ${label}`, h(
     "table",
     { class: "dimension-table" },
-    h("caption", { text: "Dimensions. Strength: how closely a dimension follows its attribute, from 0 to 1" }),
-    h("thead", {}, h("tr", {}, ["Dimension", "From", "To", "Strength", "Evidence"].map((text) => h("th", { scope: "col", text })))),
+    h("caption", { text: "Sliders. Follows: how closely a slider follows what it is named after, from 0 to 1" }),
+    h("thead", {}, h("tr", {}, ["Slider", "From", "To", "Follows", "Evidence"].map((text) => h("th", { scope: "col", text })))),
     h("tbody", {}, dimensions.map((dimension) => h(
       "tr",
       {},

@@ -35,15 +35,15 @@ function reason(text, isGood) {
 
 /** @param {Diff} diff */
 function tiles({ numbers, lists, accuracy }) {
-  const how = accuracy.same_users ? "user by user" : accuracy.final ? "before final training" : "measured on other users";
+  const how = accuracy.same_users ? "customer by customer" : accuracy.final ? "before final training" : "measured on other customers";
   const change = accuracy.change === null ? "" : ` Change ${signed(accuracy.change, 4)} ± ${accuracy.se.toFixed(4)}, ${how}.`;
   return [
-    tile("Concepts", numbers.ari, "Agreement on which items belong together (ARI); 1 is perfect."),
-    tile("Names", numbers.names_kept, "Concept names kept.", true),
-    tile("Dimensions", numbers.knobs_kept, "Named dimensions at the same place, with the same sign.", true),
-    tile("Lists", numbers.overlap, `Of their first ten items, what ${count(lists.users, "user")} keep on average.`, true),
-    tile("First items", numbers.same_top, "Users whose first item stays.", true),
-    tile("NDCG@100", numbers.ndcg_after, `On test users; was ${numbers.ndcg_before === null ? "unknown" : numbers.ndcg_before.toFixed(3)}.${change}`, false, 3),
+    tile("Groups", numbers.ari, "Agreement on which items belong together (ARI); 1 is perfect."),
+    tile("Names", numbers.names_kept, "Names of groups kept.", true),
+    tile("Sliders", numbers.knobs_kept, "Named sliders at the same place, with the same direction.", true),
+    tile("Lists", numbers.overlap, `Of their first ten items, what ${count(lists.users, "customer")} keep on average.`, true),
+    tile("First items", numbers.same_top, "Customers whose first item stays.", true),
+    tile("Accuracy", numbers.ndcg_after, `NDCG@100 on test customers; was ${numbers.ndcg_before === null ? "unknown" : numbers.ndcg_before.toFixed(3)}.${change}`, false, 3),
   ];
 }
 
@@ -55,8 +55,8 @@ function tile(title, value, meaning, isShare = false, digits = 2) {
 
 /** @param {Diff[]} concepts */
 function conceptTable(concepts) {
-  return scrolled("Concepts before and after", h("table", {},
-    h("thead", {}, h("tr", {}, ["Concept", "Items", "Stay", "Moved away"].map((text) => h("th", { scope: "col", class: text === "Items" || text === "Stay" ? "figure" : "", text })))),
+  return scrolled("Groups before and after", h("table", {},
+    h("thead", {}, h("tr", {}, ["Group", "Items", "Stay", "Moved away"].map((text) => h("th", { scope: "col", class: text === "Items" || text === "Stay" ? "figure" : "", text })))),
     h("tbody", {}, concepts.map((row) => h("tr", {},
       h("th", { scope: "row", class: "diff-concept", style: { "--c": conceptColour(row.after) } }, h("span", { class: "concept-swatch", "aria-hidden": "true" }), h("span", { text: changed(row.label_before, row.label_after) })),
       h("td", { class: "figure", text: changed(number(row.items_before), number(row.items_after)) }),
@@ -75,9 +75,9 @@ const changed = (before, after) => (before === after ? after ?? "–" : `${befor
 
 /** @param {Diff[]} knobs */
 function knobTable(knobs) {
-  return knobs.length > 0 && h("details", { class: "report-more" }, h("summary", { text: `Dimensions that changed (${knobs.length})` }),
-    scrolled("Dimensions that changed", h("table", {},
-      h("thead", {}, h("tr", {}, ["Dimension", "Name", "Is now"].map((text) => h("th", { scope: "col", text })))),
+  return knobs.length > 0 && h("details", { class: "report-more" }, h("summary", { text: `Sliders that changed (${knobs.length})` }),
+    scrolled("Sliders that changed", h("table", {},
+      h("thead", {}, h("tr", {}, ["Slider", "Name", "Is now"].map((text) => h("th", { scope: "col", text })))),
       h("tbody", {}, knobs.map(({ concept, dimension, name, status, to }) => h("tr", {},
         h("td", { text: `${concept}.${dimension}` }), h("td", { text: name }), h("td", { text: to ? `${status} to ${to.join(".")}` : status })))))));
 }

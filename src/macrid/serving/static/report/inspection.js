@@ -5,12 +5,14 @@ import { gauge, short } from "../core/charts.js";
 import { conceptColour } from "../core/colours.js";
 import { h } from "../core/dom.js";
 import { number } from "../core/format.js";
+import { details, factTiles } from "./facts.js";
 import { scrolled } from "./table.js";
+import { tasteFacts } from "./words.js";
 
-/** @import { App } from "#types" */
+/** @import { App, Child } from "#types" */
 /** @typedef {Record<string, any>} Inspection as `macrid inspect --json` has it */
 
-/** @param {App} app @param {Inspection} inspection */
+/** @param {App} app @param {Inspection} inspection @returns {Child} */
 export function inspectionView(app, inspection) {
   const original = typeof inspection.dci_within?.original === "number" ? ` Along the original axes: ${two(inspection.dci_within.original)}.` : "";
   const concepts = app.card.concepts.length;
@@ -26,18 +28,19 @@ export function inspectionView(app, inspection) {
   /** @type {string[]} */
   const notes = inspection.notes ?? [];
   const isTurned = inspection.axes?.in_use?.includes("attributes");
-  return h(
-    "div",
-    { class: "report-stack" },
-    h("p", {
-      class: "quiet",
-      text: `Measured after training, with attributes that training never saw.${isTurned ? " The axes in use were turned towards these attributes afterwards; evidence and disentanglement are measured on items left out of that." : ""}`,
-    }),
-    h("div", { class: "report-tiles" }, tiles),
-    attributeTable(inspection),
-    independence(app, inspection),
-    notes.length > 0 && h("details", { class: "report-more" }, h("summary", { text: `Notes (${notes.length})` }), h("ul", {}, notes.map((text) => h("li", { text })))),
-  );
+  const turned = isTurned ? " The sliders' directions were turned towards these attributes afterwards; evidence and disentanglement are measured on items left out of that." : "";
+  return [
+    h("p", { class: "quiet", text: "Measured after training, with facts about items that training never saw." }),
+    factTiles(tasteFacts(app.card, inspection)),
+    details(
+      "separation",
+      turned && h("p", { class: "quiet", text: turned.trim() }),
+      h("div", { class: "report-tiles" }, tiles),
+      attributeTable(inspection),
+      independence(app, inspection),
+      notes.length > 0 && h("details", { class: "report-more" }, h("summary", { text: `Notes (${notes.length})` }), h("ul", {}, notes.map((text) => h("li", { text })))),
+    ),
+  ];
 }
 
 /** @param {number} value */

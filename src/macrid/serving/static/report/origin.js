@@ -3,6 +3,7 @@
 
 import { h } from "../core/dom.js";
 import { anything, count, number } from "../core/format.js";
+import { duration } from "./words.js";
 
 /** @import { Child, Model } from "#types" */
 
@@ -20,7 +21,7 @@ export function originView(card) {
     ["Data", data.join(", ") || "unknown"],
     ["Items", number(card.items)],
     ["Training", seconds === undefined ? null : `${duration(seconds)}${epochs ? `, ${count(epochs, "epoch")}` : ""}`],
-    ["Final training", final ? `on everybody: ${count(final.users, "user")}, ${duration(final.seconds)}` : null],
+    ["Final training", final ? `on everybody: ${count(final.users, "customer")}, ${duration(final.seconds)}` : null],
     ["Device", device ?? null],
     ["Peak memory", memory === undefined ? null : `${number(Math.round(memory))} MB`],
   ].filter(([, value]) => value !== null);
@@ -28,6 +29,7 @@ export function originView(card) {
     h("dl", { class: "report-facts" }, facts.map(([name, value]) => h("div", {}, h("dt", { text: name }), h("dd", { text: value })))),
     h("details", { class: "report-more" }, h("summary", { text: "Settings" }), h("div", { class: "report-settings" },
       settings("Model", card.settings), card.training && settings("Training", card.training))),
+    h("p", { class: "quiet" }, "For programs: ", h("a", { href: "/docs", text: "how to ask for all of this over HTTP" }), "."),
   ];
 }
 
@@ -35,10 +37,4 @@ export function originView(card) {
 function settings(title, values) {
   return h("div", {}, h("h4", { text: title }), h("dl", { class: "report-facts small" },
     Object.entries(values).map(([name, value]) => h("div", {}, h("dt", { text: name }), h("dd", { text: anything(value) })))));
-}
-
-/** @param {number} seconds */
-function duration(seconds) {
-  if (seconds < 120) return `${number(seconds)} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${number(seconds / 3600)} h`;
 }

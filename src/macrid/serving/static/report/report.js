@@ -30,7 +30,7 @@ class ReportView {
   #scores = new Section("report-scores", "How good are the recommendations?");
   #diff = new Section("report-diff", "What changed since the last run?");
   #training = new Section("report-training", "How did training go?");
-  #concepts = new Section("report-concepts", "Concepts and their dimensions");
+  #concepts = new Section("report-concepts", "Groups and their sliders");
   #inspection = new Section("report-inspection", "How cleanly are tastes separated?");
   #origin = new Section("report-origin", "Where does it come from?");
   #warnings = h("div", { class: "report-warnings" });
@@ -49,7 +49,7 @@ class ReportView {
       { class: "report", "aria-labelledby": "report-title" },
       h("header", { class: "report-head" }, h("h2", { id: "report-title", text: "Report" }), this.#summary),
       this.#warnings,
-      [this.#scores, this.#diff, this.#training, this.#concepts, this.#inspection, this.#origin].map(({ element }) => element),
+      [this.#scores, this.#diff, this.#inspection, this.#concepts, this.#training, this.#origin].map(({ element }) => element),
     );
     addEventListener("macrid:card", () => this.#isOpen && this.show());
   }
@@ -62,7 +62,7 @@ class ReportView {
       return;
     }
     this.#digest = card.digest;
-    this.#summary.textContent = `${card.model} over ${count(card.items, "item")}${card.has_concepts ? ` in ${count(card.concepts.length, "concept")}` : ""}, from ${card.run}.`;
+    this.#summary.textContent = `${count(card.items, "item")}${card.has_concepts ? ` in ${count(card.concepts.length, "group")}` : ""}: how well this model, ${card.run}, knows its customers.`;
     this.#concepts.element.hidden = !card.has_concepts;
     if (card.has_concepts) this.#concepts.fill(conceptList(this.#app));
     this.#origin.fill(originView(card));

@@ -4,6 +4,8 @@
 import { dotChart } from "../core/charts.js";
 import { h } from "../core/dom.js";
 import { count } from "../core/format.js";
+import { details, factTiles } from "./facts.js";
+import { scoreFacts } from "./words.js";
 
 /** @import { Child, Report } from "#types" */
 /** @typedef {{ users: number, metrics: Record<string, { mean: number, se: number }> }} Scores */
@@ -17,7 +19,7 @@ export function scoresView(metrics, model) {
   const { test, validation, baselines = {}, oracle = {}, final, remarks = [] } = /** @type {Record<string, any>} */ (metrics ?? {});
   const scores = /** @type {Scores | undefined} */ (test ?? validation);
   const said = /** @type {string[]} */ (remarks).map((text) => h("p", { class: "quiet", text: `${text[0].toUpperCase()}${text.slice(1)}.` }));
-  if (!scores?.metrics) return said.length ? said : h("p", { class: "quiet", text: "This run has no scores yet; macrid evaluate computes them." });
+  if (!scores?.metrics) return said.length ? said : h("p", { class: "quiet", text: "Nobody has measured this run yet. Whoever runs the service can: macrid evaluate." });
   const split = test ? "test" : "validation";
   const charts = Object.entries(scores.metrics).map(([name, score]) => {
     const others = Object.entries(baselines).flatMap(([label, entry]) => {
@@ -32,10 +34,11 @@ export function scoresView(metrics, model) {
   });
   const hasOthers = Object.keys(baselines).length > 0;
   return [
-    h("p", { class: "quiet", text: `Measured on ${count(scores.users, "user")} never seen in ${final ? "the first training" : "training"}, with a fifth of each history hidden. Lines extend two standard errors to either side${hasOthers ? "; other models are grey" : ""}.` }),
-    final && h("p", { class: "quiet", text: `Scores are of ${final.scores_are_of}. The model served here was then trained on everybody: ${count(final.users, "user")}, ${count(final.items, "item")}.` }),
-    h("div", { class: "report-charts" }, charts),
-    said,
+    h("p", { class: "quiet", text: `Tried on ${count(scores.users, "customer")} whom the model had never seen: a fifth of each history was hidden, and the model had to find it.` }),
+    factTiles(scoreFacts(metrics)),
+    final && h("p", { class: "quiet", text: `The figures are of ${final.scores_are_of}. The model served here was then trained on everybody: ${count(final.users, "customer")}, ${count(final.items, "item")}.` }),
+    details("the metrics", h("div", { class: "report-charts" }, charts),
+      h("p", { class: "quiet", text: `Lines extend two standard errors to either side${hasOthers ? "; other models are grey" : ""}.` }), said),
   ];
 }
 
@@ -48,7 +51,7 @@ function nameOf(metric) {
 /** @param {string} metric */
 function meaningOf(metric) {
   const [kind, at] = metric.split("@");
-  if (kind === "ndcg") return `How well a user's hidden items are ranked within the first ${at} places; 1 is perfect.`;
-  if (kind === "recall") return `How many of a user's hidden items, at most ${at}, are among the first ${at}; 1 is all of them.`;
+  if (kind === "ndcg") return `Accuracy: how well a customer's hidden items are ranked within the first ${at} places; 1 is perfect.`;
+  if (kind === "recall") return `How many of a customer's hidden items, at most ${at}, are among the first ${at}; 1 is all of them.`;
   return "Larger is better.";
 }

@@ -3,8 +3,9 @@
 
 import { lineChart, short } from "../core/charts.js";
 import { h } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { details } from "./facts.js";
 import { scrolled } from "./table.js";
+import { trainingText } from "./words.js";
 
 /** @import { Child, Report } from "#types" */
 
@@ -21,16 +22,14 @@ export function trainingView(log, metrics, concepts) {
   const { best_epoch: kept } = /** @type {Record<string, any>} */ (metrics?.training ?? {});
   const wasChosen = log.some((entry) => entry.ndcg !== null);
   const best = /** @type {number | null} */ (wasChosen ? (kept ?? log.filter((entry) => entry.best).at(-1)?.epoch ?? null) : null);
-  const which = metrics?.final ? " of the first training, without the held-out users" : "";
   const curves = Object.entries(CURVES).map(([name, [title, note]]) => {
     const points = log.flatMap(({ epoch: x, [name]: y }) => (typeof x === "number" && typeof y === "number" && Number.isFinite(y) ? [{ x, y }] : []));
     return points.length > 1 && lineChart(points, { title, note, best, domain: name === "effective_concepts" ? [0, Math.max(1, concepts)] : null });
   });
   const columns = ["epoch", ...Object.keys(CURVES)].filter((name) => log.some((entry) => name in entry));
   return [
-    h("p", { class: "quiet", text: `${count(log.length, "epoch")}${which}${best === null ? "" : `; epoch ${best} was best`}. Point at a curve to read it.` }),
-    h("div", { class: "report-curves" }, curves),
-    h("details", { class: "report-more" }, h("summary", { text: "All figures" }), scrolled("Training, epoch by epoch", h(
+    h("p", { class: "quiet", text: trainingText(log, metrics, best) }),
+    details("training", h("p", { class: "quiet", text: "Point at a curve to read it. A round over all customers is an epoch." }), h("div", { class: "report-curves" }, curves), scrolled("Training, epoch by epoch", h(
       "table",
       {},
       h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col", class: "figure", text: CURVES[name]?.[0] ?? "Epoch" })))),

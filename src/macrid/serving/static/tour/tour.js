@@ -42,7 +42,7 @@ export async function start(app) {
   let target = null;
 
   /** @param {number} to */
-  function show(to) {
+  function show(to, isAsked = true) {
     if (to >= STEPS.length) {
       end();
       return;
@@ -58,7 +58,7 @@ export async function start(app) {
     next.textContent = to + 1 < STEPS.length ? "Next" : "Start";
     [...dots.children].forEach((dot, at) => dot.classList.toggle("is-on", at === to));
     place();
-    box.focus({ preventScroll: true });
+    if (isAsked) box.focus({ preventScroll: true });
   }
 
   /** Beside the part of the page it is about, inside the window. */
@@ -82,5 +82,8 @@ export async function start(app) {
 
   document.body.append(box);
   addEventListener("resize", place);
-  show(0);
+  show(0, isIdle(before)); // somebody who is typing goes on typing
 }
+
+/** @param {Element | null} focused */
+const isIdle = (focused) => focused === null || focused === document.body || focused instanceof HTMLButtonElement;
