@@ -194,7 +194,7 @@ export function userSearch(choose, label = () => null) {
     nothing: "No customer has this id or taste.",
     load: async (q, signal) => {
       const { users, taste } = await api.users({ q, limit: 20 }, signal);
-      sought = taste?.name.replace(/^.*?: /, "") ?? null;
+      sought = taste?.name ?? null;
       return users;
     },
     show: (user) => h(
