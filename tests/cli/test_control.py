@@ -82,6 +82,8 @@ def ids_of(model, count=6):
         ("steer", "--concept", 0, "--share", 0.5),
         ("axes",),
         ("axes", "--by", "magic"),
+        ("traverse", "--item", "item-000", "--dimension", "1", "--hold", "size", "--no-hold"),
+        ("traverse", "--history", "item-000", "--concept", "0", "--dimension", "1", "--hold", "size"),
         ("axes", "--by", "independence", "--attribute", "size"),
         ("inspect", "--beside", "x"),
         ("recommend", "--explain", "--input", "a.parquet", "--output", "b.parquet"),
@@ -102,6 +104,8 @@ def test_wrong_usage_exits_with_2(invoke, world_run, args):
         (("traverse", "--item", "item-000", "--dimension", "weight"), "'weight'"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--steps", 0), "steps is 0"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--gamma", "nan"), "gamma nan"),
+        (("traverse", "--item", "item-000", "--dimension", 1, "--hold", "weight"), "'weight'"),
+        (("traverse", "--item", "item-000", "--dimension", "size", "--hold", "size"), "'size'"),
         (("traverse", "--item", "item-000", "--dimension", 1, "--out", "walk.doc"), "walk.doc: "),
         (("traverse", "--item", "item-000", "--dimension", 1, "--out", "no/where.html"), "no/where.html: "),
         (("steer", "--history", "nope", "--concept", 0, "--share", 0.5, "--strict"), "nope"),
@@ -161,6 +165,37 @@ def test_a_walk_has_the_documented_json(invoke, world_run):
     assert {"concept": 0, "dimension": SIZE}.items() <= answer.items()
     assert answer["range"] == [result.low, result.high]
     assert all({"id", "title", "value"} <= set(item) for item in answer["items"])
+
+
+def test_a_walk_holds_what_is_asked_for(invoke, world_run):
+    model = macrid.load(world_run)
+    args = "traverse", world_run, "--item", "item-000", "--dimension", 4, "--json"
+    for more, hold in (
+        ((), True),
+        (("--no-hold",), False),
+        (("--hold", "price"), ["price"]),
+        (("--hold", "price, size"), ["price", "size"]),
+        (("--hold", "price", "--hold", "size"), ["price", "size"]),
+    ):
+        code, out, err = invoke(*args, *more)
+        assert (code, err) == (0, "")
+        assert json.loads(out) == macrid.traverse(model, "item-000", 4, hold=hold).as_json()
+    assert json.loads(invoke(*args)[1])["held"] == ["size", "price"]
+    assert json.loads(invoke(*args, "--no-hold")[1])["held"] == []
+
+
+def test_a_walk_says_what_it_held_and_where_it_could_not(invoke, world_run):
+    args = "traverse", world_run, "--item", "item-000", "--dimension", 4, "--steps", 30
+    out = invoke(*args, columns=80)[1]
+    assert out.splitlines()[2].rstrip() == "held: size, price"
+    assert "also differs" in out.splitlines()[3]
+    stops = macrid.traverse(macrid.load(world_run), "item-000", 4, 30).items
+    differing = [stop for stop in stops if stop.differs]
+    assert differing  # of 50 pairs, few have the start's size
+    for stop in differing:
+        line = next(line for line in out.splitlines() if stop.id in line)
+        assert line.rstrip().endswith(", ".join(stop.differs))
+    assert "also differs" not in invoke(*args, "--no-hold")[1]
 
 
 def test_a_walk_from_a_history_shows_its_position(invoke, world_run):

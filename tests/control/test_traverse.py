@@ -115,11 +115,11 @@ def test_with_inner_products_items_keep_their_length(trained):
         assert [stop.value for stop in traversal.items] == pytest.approx(vectors[positions, 3], abs=1e-6)
 
 
-def test_without_keep_start_the_objective_alone_decides(trained):
+def test_without_keep_start_and_holding_the_objective_of_the_paper_alone_decides(trained):
     model = trained[0]
     space = space_of(model)
     for place in range(0, 160, 16):
-        traversal = traverse(model, model.items[place], 1, gamma=3.0, width=200)
+        traversal = traverse(model, model.items[place], 1, gamma=3.0, width=200, hold=False)
         members = space.members(traversal.concept)
         core = walk(space.items[place], 1, space.items[members], space.prototypes, gamma=3.0, width=200, limit=0.0)
         assert traversal.ids == [model.items[at] for at in members[core.positions]]

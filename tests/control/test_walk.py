@@ -9,13 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macrid.control.walk import (
+    MOST_CANDIDATES,
+    OUTSIDE,
+    Costs,
     _best,
     beam_search,
     closest_prototype,
     directions_without,
     divide,
+    loosened,
     objective,
     probe,
+    subranges,
     walk,
 )
 from macrid.errors import RequestError
@@ -311,6 +316,136 @@ def test_items_beyond_the_limit_are_reached():
     result = walk(members[1], 0, members, np.array([[0.0, 1]]))
     assert (result.low, result.high) == (-3, 3)
     assert result.positions.tolist() == [0, 1, 2]
+
+
+# Holding what is known about the start
+
+
+def a_shelf(seed, sizes=(3, 3, 2, 3), dim=4):
+    """Cosines to the start, unit vectors, groups by value, and costs: up to 2 attributes, some values unknown."""
+    random = np.random.default_rng(seed)
+    count = sum(sizes)
+    vectors = unit(random.normal(size=(count, dim)))
+    values = np.sort(random.choice(3 * count, count)).astype(float)
+    along = np.where(random.random(count) < 0.8, values / count + 0.3 * random.normal(size=count), np.nan)
+    lost = random.integers(0, 3, count) + 0.1 * random.integers(0, 2, count)
+    groups, _ = divide(values, -1, 3 * count, len(sizes))
+    weight = 1 + 0.3 * (len(groups) - 1)
+    costs = Costs(values, subranges(groups, count), lost, along, weight)
+    return vectors @ unit(random.normal(size=dim)), vectors, groups, costs
+
+
+def naive_cost(way, costs, first=0):
+    """Attributes lost, stops of other subranges, and steps back by a fifth of a spread; infinite if values repeat."""
+    total = sum(
+        costs.lost[item] + (0 if costs.subrange[item] == step else OUTSIDE) for step, item in enumerate(way, first)
+    )
+    for one, two in itertools.pairwise(way):
+        if costs.values[two] <= costs.values[one]:
+            return math.inf
+        back = costs.along[one] - costs.along[two]
+        total += 0.0 if math.isnan(back) else min(max(back / 0.2, 0.0), 1.0)
+    return total
+
+
+@given(seeds, st.sampled_from([0.05, 0.1, 1.0]), st.booleans())
+def test_with_costs_too_a_wide_beam_finds_the_best_of_all_combinations(seed, temperature, is_loose):
+    similar, vectors, groups, costs = a_shelf(seed)
+    groups = loosened(groups, costs.values) if is_loose else groups
+    result = beam_search(similar, vectors, groups, temperature, 0.3, 10_000, costs)
+
+    def worth(way):
+        return objective(np.array(way), similar, vectors, temperature, 0.3) - costs.weight * naive_cost(way, costs)
+
+    assert worth(result) == pytest.approx(max(map(worth, itertools.product(*groups))), rel=1e-9)
+    assert costs.total(result) == pytest.approx(naive_cost(result, costs))
+
+
+@given(seeds)
+def test_what_must_still_be_paid_is_the_least_of_all_ways(seed):
+    _, _, groups, costs = a_shelf(seed)
+    groups = loosened(groups, costs.values)
+    for step, ahead in enumerate(costs.ahead(groups)):
+        for item, least in zip(groups[step], ahead, strict=True):
+            ways = ([item, *way] for way in itertools.product(*groups[step + 1 :]))
+            here = naive_cost([item], costs, step)
+            assert least == pytest.approx(min(naive_cost(way, costs, step) for way in ways) - here)
+
+
+@given(seeds, st.integers(1, 40))
+def test_where_similarity_does_not_count_even_a_narrow_beam_pays_the_least(seed, width):
+    """What lies ahead is known exactly."""
+    _, vectors, groups, costs = a_shelf(seed, sizes=(4, 4, 4, 4))
+    groups = loosened(groups, costs.values)
+    result = beam_search(np.zeros(16), vectors, groups, 1e-3, 0.0, width, costs)
+    assert costs.total(result) == pytest.approx(min(naive_cost(way, costs) for way in itertools.product(*groups)))
+
+
+@given(seeds, st.integers(1, 12), st.booleans())
+def test_a_loose_group_has_its_own_items_and_all_ways_through_can_be_completed(seed, steps, has_start):
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 30, 40).astype(float)
+    groups, _ = divide(values, -1, 30, steps)
+    keep = int(random.integers(40)) if has_start else None
+    loose = loosened(groups, values, keep)
+    assert len(loose) == len(groups)
+    ends = {len(groups) - 1, 0}
+    for at, (group, wide) in enumerate(zip(groups, loose, strict=True)):
+        near = np.concatenate(groups[max(at - 1, 0) : at + 2])
+        assert set(wide) <= (set(group) if at in ends else set(near))
+        assert (np.diff(values[wide]) >= 0).all()
+        if has_start and keep in group:
+            assert wide.tolist() == [keep]
+        else:
+            assert set(group) <= set(wide)
+    for before, after in itertools.pairwise(loose):
+        assert values[before].max() < values[after].max()
+
+
+@given(seeds)
+def test_only_the_best_of_many_are_candidates_and_the_last(seed):
+    random = np.random.default_rng(seed)
+    count = 3 * MOST_CANDIDATES
+    lost, similar = random.integers(0, 3, count).astype(float), random.random(count)
+    costs = Costs(np.arange(count, dtype=float), np.zeros(count), lost, None, 1.0)
+    (chosen,) = costs.candidates([np.arange(count)], similar)
+    assert count - 1 in chosen
+    expected = sorted(range(count), key=lambda item: (lost[item], -similar[item]))[:MOST_CANDIDATES]
+    assert set(chosen) == {*expected, count - 1}
+    assert costs.candidates([np.arange(MOST_CANDIDATES)], similar)[0].tolist() == list(range(MOST_CANDIDATES))
+
+
+@given(seeds, st.integers(1, 8), st.booleans())
+def test_a_walk_that_holds_loses_no_more_than_the_papers(seed, steps, has_start):
+    start, members, prototypes = a_concept(seed, items=60)
+    random = np.random.default_rng(seed)
+    lost = random.integers(0, 4, len(members)).astype(float)
+    lost[0] = 0
+    keep = 0 if has_start else None
+    plain = walk(start, 2, members, prototypes, steps=steps, keep=keep)
+    holding = walk(start, 2, members, prototypes, steps=steps, keep=keep, lost=lost)
+    assert lost[holding.positions].sum() <= lost[plain.positions].sum()
+    assert len(holding.positions) == len(plain.positions)
+    assert (np.diff(holding.values) > 0).all()
+    assert not has_start or 0 in holding.positions
+    for at in (0, -1):  # both ends are reached
+        assert plain.edges[at - (at < 0)] <= holding.values[at] <= plain.edges[at + 1 if at == 0 else at]
+
+
+def test_a_walk_that_holds_nothing_still_goes_along_its_attribute():
+    random = np.random.default_rng(3)
+    start, members, prototypes = a_concept(3)
+    along = members[:, 2] / np.ptp(members[:, 2]) + 0.2 * random.normal(size=len(members))
+    plain, holding = (
+        walk(start, 2, members, prototypes, **more) for more in ({}, {"lost": np.zeros(len(members)), "along": along})
+    )
+    assert (np.diff(along[plain.positions]) < 0).any()
+    assert (np.diff(along[holding.positions]) >= 0).all()
+
+
+def test_a_concept_without_items_gives_an_empty_walk_that_holds():
+    start, members, prototypes = a_concept(0)
+    assert len(walk(start, 1, members[:0], prototypes, lost=np.zeros(0)).positions) == 0
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,11 @@ def history_of(client, user="test-0"):
     return [item["id"] for item in ok(client.get(f"/v1/users/{user}"))["history"]]
 
 
+def sizes(client, **params):
+    """(id, length of the history) of a page of users."""
+    return [(user["id"], user["items"]) for user in ok(client.get("/v1/users", params=params))["users"]]
+
+
 def knob(client, concept="bags", dimension="size"):
     card = ok(client.get("/v1/model"))
     dimensions = next(entry for entry in card["concepts"] if entry["name"] == concept)["dimensions"]
@@ -404,6 +409,11 @@ def test_a_walk_matches_the_library(client, shop_model):
     content = lists.Traversed.model_validate(ok(client.post("/v1/traverse", json=request)))
     expected = macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True)
     assert [stop.id for stop in content.items] == expected.ids
+    assert content.held == list(expected.held) != []
+    assert [stop.differs for stop in content.items] == [list(stop.differs) for stop in expected.items]
+    for hold in (False, ["price"]):
+        answer = ok(client.post("/v1/traverse", json={**request, "hold": hold}))
+        assert answer == macrid.traverse(shop_model, "bag-0007", "size", 6, keep_start=True, hold=hold).as_json()
     from_user = ok(client.post("/v1/traverse", json={"user": "test-0", "concept": "bags", "dimension": "size"}))
     history = history_of(client)
     assert [stop["id"] for stop in from_user["items"]] == macrid.traverse(
@@ -419,6 +429,8 @@ def test_a_walk_matches_the_library(client, shop_model):
     [
         ("POST", "/v1/recommend", {"history": ["bag-0001"], "user": "test-0"}, 422, ["history", "user"]),
         ("POST", "/v1/recommend", {}, 422, ["history", "user"]),
+        ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": 1, "hold": ["weight"]}, 422, ["'weight'", "price"]),
+        ("POST", "/v1/traverse", {"item": "bag-0001", "dimension": 1, "hold": [3]}, 422, ["hold"]),
         ("POST", "/v1/recommend", {"user": "nobody"}, 404, ["nobody", "test-0"]),
         ("POST", "/v1/recommend", {"history": [], "n": 0}, 422, ["n:"]),
         ("POST", "/v1/recommend", {"history": [], "n": 600, "rules": {"strict": True}}, 422, ["600", "500"]),
@@ -645,7 +657,7 @@ def test_users_of_an_events_file_are_known_by_id(client_of, shop_run, shop_model
     events = tmp_path / "events.csv"
     events.write_text("user_id,item_id\nann,bag-0001\nann,mug-0002\nann,gone\nbob,lamp-0003\n", "utf-8")
     client = client_of(shop_run, users=str(events))
-    assert ok(client.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 1}]
+    assert sizes(client) == [("ann", 2), ("bob", 1)]
     content = ok(client.post("/v1/recommend", json={"user": "ann", "n": 5}))
     assert [item["id"] for item in content["items"]] == shop_model.recommend(["bag-0001", "mug-0002"], 5).ids
 
@@ -661,7 +673,7 @@ def test_low_rated_items_are_not_in_the_history_and_not_recommended(client_of, o
     events = tmp_path / "events.csv"
     events.write_text("who,what,stars\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows), "utf-8")
     client = client_of(own_run, users=str(events), user_col="who", item_col="what", rating_col="stars")
-    assert ok(client.get("/v1/users"))["users"] == [{"id": "ann", "items": 2}, {"id": "bob", "items": 0}]
+    assert sizes(client) == [("ann", 2), ("bob", 0)]
     assert sorted(history_of(client, "ann")) == sorted(liked)
     content = ok(client.post("/v1/recommend", json={"user": "ann", "n": 5}))
     assert [item["id"] for item in content["items"]] == model.recommend(liked, 5, exclude=disliked).ids

@@ -25,15 +25,21 @@ def traverse(
     steps: int = typer.Option(8, help="At most this many items."),
     min_users: int = typer.Option(0, help="Choose among items that at least this many users had in training."),
     keep_start: bool = typer.Option(False, help="Always include --item, which is nearly always chosen anyway."),
+    hold: list[str] = typer.Option(
+        [], help="Hold only these attributes of --item (comma-separated). Default: all that need not move."
+    ),
+    no_hold: bool = typer.Option(False, "--no-hold", help="Hold none: the walk of the paper, by vectors alone."),
     gamma: float | None = typer.Option(None, help="Weight of the items' similarity to each other. Default: 0.3."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Draw a strip: .html, .png, .svg or .pdf."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Show items that differ from a given one in a single dimension, from one end to the other.
 
+    Its other attributes are held wherever the catalogue allows it; the last column says where it does not.
+
     Example: macrid traverse runs/shop --item bag-0001 --dimension size
 
-    Example: macrid traverse runs/ml-1m --item 260 --dimension year --out walk.html
+    Example: macrid traverse runs/ml-1m --item 260 --dimension year --hold genres --out walk.html
     """
     if (item is None) == (not history):
         raise typer.BadParameter("give --item, or --history and --concept")
@@ -41,6 +47,8 @@ def traverse(
         raise typer.BadParameter("--history needs --concept: a user has a component in each concept")
     if item is not None and concept is not None:
         raise typer.BadParameter("--concept needs --history; an item has its own concept")
+    if hold and (no_hold or history):
+        raise typer.BadParameter("--hold needs --item, and excludes --no-hold")
     from macrid.control.traverse import traverse as walk
     from macrid.control.walk import GAMMA
     from macrid.runs import load
@@ -52,7 +60,8 @@ def traverse(
         start = {"history": parse_ids(history, model.items), "concept": number_or_name(concept)}
     traversal = walk(
         model, dimension=number_or_name(dimension), steps=steps, gamma=GAMMA if gamma is None else gamma,
-        min_users=min_users, keep_start=keep_start, **start,
+        min_users=min_users, keep_start=keep_start,
+        hold=[name.strip() for text in hold for name in text.split(",")] or not no_hold, **start,
     )  # fmt: skip
     if out is not None:
         from macrid.pictures.strips import draw_strip
@@ -101,8 +110,13 @@ def _show(model: Recommender, traversal: Traversal) -> None:
         heading.append(f", from {low} to {high}")
     console.print(heading)
     console.print(_about(traversal), style="dim")
-    rows = ((signed(stop.value), stop.id, stop.title, "start" if stop.is_start else "") for stop in traversal.items)
-    stops = table(("value", "item", "title", ""), rows, numbers=("value",))
+    if traversal.held:
+        console.print(_held(traversal), style="dim")
+    rows = [
+        (signed(stop.value), stop.id, stop.title, "start" if stop.is_start else ", ".join(stop.differs))
+        for stop in traversal.items
+    ]
+    stops = table(("value", "item", "title", "also differs" if traversal.held else ""), rows, numbers=("value",))
     for row, stop in zip(stops.rows, traversal.items, strict=True):
         row.style = "bold" if stop.is_start else ""
     console.print(stops)
@@ -110,6 +124,12 @@ def _show(model: Recommender, traversal: Traversal) -> None:
         console.print(
             f"only {len(traversal.items)} of {traversal.steps} steps: the range has no more items", style="dim"
         )
+
+
+def _held(traversal: Traversal) -> str:
+    """What was held, and what could not be."""
+    text = f"held: {', '.join(traversal.held)}"
+    return f"{text}; moves with it: {', '.join(traversal.tied)}" if traversal.tied else text
 
 
 def _about(traversal: Traversal) -> str:

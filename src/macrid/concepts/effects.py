@@ -65,16 +65,19 @@ class KnobEffect(BaseModel):
     @property
     def span(self) -> str:
         """The move in the attribute's units: "29 → 64 %" or "1988 → 1996"; empty if unknown."""
-        if self.low is None or self.high is None:
-            return ""
-        if self.is_share:
-            return f"{100 * self.low:.0f} → {100 * self.high:.0f} %"
-        return " → ".join(f"{end:.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (self.low, self.high))
+        return "" if self.low is None or self.high is None else span(self.low, self.high, self.is_share)
 
     @property
     def text(self) -> str:
         """The same, with what it is a share of: "29 → 64 % of the list"."""
         return f"{self.span} of the list" if self.span and self.is_share else self.span
+
+
+def span(low: float, high: float, is_share: bool) -> str:
+    """From one value of an attribute to another, in its units: "29 → 64 %" or "1988 → 1996"."""
+    if is_share:
+        return f"{100 * low:.0f} → {100 * high:.0f} %"
+    return " → ".join(f"{end:.0f}" if abs(end) >= 100 else f"{end:.3g}" for end in (low, high))
 
 
 def strongest_first(effects: tuple[KnobEffect, ...]) -> list[KnobEffect]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from macrid.concepts.meaning import Axes, Fit, Meaning, meaning_of, unturned
 from macrid.concepts.names import check_number
-from macrid.data.attributes import Column, columns_of
+from macrid.data.attributes import Attribute, Column, columns_of, read_attributes
 from macrid.errors import MacridError, RequestError
 from macrid.models.base import Recommender
 from macrid.models.devices import on_device
@@ -27,6 +27,7 @@ from macrid.ops.topk import Decoder
 
 if TYPE_CHECKING:
     from macrid.concepts.directions import Direction
+    from macrid.concepts.facts import Facts
 
 USER_PERCENTILES = (1, 99)  # the range of real users along an axis
 FEWEST_USERS = 20  # that a range is computed from
@@ -44,6 +45,8 @@ class Space:
     """Of the weights and the items table it was computed from."""
     towards: dict[str, list[Direction]] = field(default_factory=dict, repr=False)
     """Cached directions of attributes."""
+    facts: dict[int, Facts] = field(default_factory=dict, repr=False)
+    """Cached attributes of each concept's items."""
     _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
 
     @property
@@ -86,7 +89,12 @@ class Space:
     @cached_property
     def columns(self) -> list[Column]:
         """Attributes that distinguish items, without the words of titles."""
-        return [column for column in columns_of(self.model) if column.is_usable()]
+        return [column for column in columns_of(self.model, attributes=self.attributes) if column.is_usable()]
+
+    @cached_property
+    def attributes(self) -> list[Attribute]:
+        """Of the items, as groups."""
+        return read_attributes(self.model.table)
 
     def members(self, concept: int) -> np.ndarray:
         """Positions of a concept's items."""

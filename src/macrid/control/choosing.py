@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 FEWEST_IN_POOL = 100
 POOL = 5  # times the number of items requested
+FEW_VALUES = 4  # looked for one by one, which is faster
 GROWTH = 4  # of the pool, where limits forbid too much of it
 
 
@@ -108,30 +109,26 @@ class _Chooser:
 
     def from_pool(self, pool: Candidates, count: int) -> None:
         """Choose this many from the pool, if limits allow."""
-        positions = pool.positions
-        is_open = ~np.isin(positions, self._pinned)
-        members = [_Members(limit.values, positions) for limit in self._demands.limits]
-        for limit, counts, inside in zip(self._demands.limits, self._counts, members, strict=True):
+        is_open = ~np.isin(pool.positions, self._pinned)
+        self._choose(pool.positions, is_open, _Worth(self._demands, pool, self._start), count)
+
+    def in_order(self, positions: np.ndarray, count: int) -> None:
+        """Choose from further candidates, best first."""
+        by_order = _Worth(Demands(), Candidates(positions, positions), self._start)
+        self._choose(positions, np.ones(len(positions), dtype=bool), by_order, count)
+
+    def _choose(self, positions: np.ndarray, is_open: np.ndarray, worth: _Worth, count: int) -> None:
+        limits = self._demands.limits
+        members = [_Members(limit.values, positions) for limit in limits]
+        for limit, counts, inside in zip(limits, self._counts, members, strict=True):
             is_open[inside.with_any(np.flatnonzero(counts >= limit.most))] = False
-        worth = _Worth(self._demands, pool, self._start)
         while len(self.chosen) < count and is_open.any():
             at = worth.best(is_open)
             is_open[at] = False
             self.chosen.append(int(positions[at]))
             worth.chose(at)
-            for limit, counts, inside in zip(self._demands.limits, self._counts, members, strict=True):
+            for limit, counts, inside in zip(limits, self._counts, members, strict=True):
                 is_open[inside.with_any(self._counted(limit, counts, int(positions[at])))] = False
-
-    def in_order(self, positions: np.ndarray, count: int) -> None:
-        """Choose from further candidates, best first."""
-        for position in positions.tolist():
-            if len(self.chosen) == count:
-                return
-            pairs = list(zip(self._demands.limits, self._counts, strict=True))
-            if all((counts[_row(limit.values, position)] < limit.most).all() for limit, counts in pairs):
-                self.chosen.append(position)
-                for limit, counts in pairs:
-                    self._counted(limit, counts, position)
 
     def _counted(self, limit: Limit, counts: np.ndarray, position: int) -> np.ndarray:
         """Count an item; its values that have reached the limit."""
@@ -152,9 +149,9 @@ class _Members:
 
     def with_any(self, values: np.ndarray) -> np.ndarray:
         """Places in the pool of items that have one of some values."""
-        if not len(values):
-            return self._places[:0]
-        return self._places[np.isin(self._values, values)]
+        if len(values) > FEW_VALUES:
+            return self._places[np.isin(self._values, values)]
+        return np.concatenate([self._places[:0], *(self._places[self._values == value] for value in values)])
 
 
 class _Worth:

@@ -38,7 +38,7 @@ def listed(
 
     left: candidates of the source. allowed (items,) and hidden say which pins are among them.
     """
-    pins, notes = _placeable(model, rules, allowed, hidden)
+    pins, notes = placeable(model, rules, allowed, hidden)
     demands = rules.demands
     if demands.diversity and demands.rows is None:
         demands = replace(demands, rows=vector_rows(model))
@@ -62,12 +62,7 @@ def shortage(model: Recommender, n: int, have: int, left: int, rules: Applied) -
     return (f"only {have} of {n} items: {why}{'' if rules is NO_RULES or have < left else ' after rules'}",)
 
 
-def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    """Masks together; None allows all."""
-    return other if one is None else one if other is None else one & other
-
-
-def _placeable(
+def placeable(
     model: Recommender, rules: Applied, allowed: np.ndarray | None, hidden: np.ndarray
 ) -> tuple[list[Pin], tuple[str, ...]]:
     """The pins that may be listed, and a note about the others."""
@@ -82,6 +77,11 @@ def _placeable(
         pins = [Pin(pin.position, rank) for rank, pin in enumerate(pins, start=1)]
     lost = [model.items[pin.position] for pin in rules.pins if not is_free[pin.position]]
     return pins, (f"pins: left out {first_few(lost)}, which the history or other rules exclude",)
+
+
+def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
+    """Masks together; None allows all."""
+    return other if one is None else one if other is None else one & other
 
 
 def _beyond_limits(demands: Demands, chosen: np.ndarray, pins: list[Pin]) -> Iterator[str]:

@@ -116,7 +116,7 @@ class State:
                 effects.append(effect)
                 applied.append(_with_concept_name(self.space, move, concept))
                 continue
-            directions = _directions(self.space, move, concept)
+            directions = directions_of(self.space, move, concept)
             state, along_each, warning = state._along(directions, move, bounded)
             effects += along_each
             warnings += [] if warning is None else [warning]
@@ -130,8 +130,8 @@ class State:
         for direction in directions:
             z = components[direction.concept].numpy()
             before = float(z @ direction.vector)
-            target = _target(move, direction, before)
-            value = _reachable(target, before, direction, bounded, self.space.is_cosine)
+            target = float(target_of(move, direction, before))
+            value = float(reachable(target, before, direction, bounded, self.space.is_cosine))
             if not direction.reaches(target, before) or (self.space.is_cosine and abs(target) > 1):
                 beyond.append((direction, target, value))
             components[direction.concept] = torch.from_numpy(placed(z, direction.vector, value, self.space.is_cosine))
@@ -143,9 +143,7 @@ class State:
     def _with_share(self, concept: int, share: float) -> tuple[State, Effect]:
         """Give a concept this share of the probability; the others keep their proportions."""
         change = float(weight_change(self.log_sums.cpu(), concept, share))
-        if np.isinf(change):
-            some = "no" if change > 0 else "every"
-            raise RequestError(f"{some} item belongs to concept {concept}; its share cannot change")
+        check_share(change, concept)
         weights = self.weights.clone()
         weights[concept] += change
         moved = replace(self, weights=weights, unmoved=self.unmoved or self)
@@ -220,6 +218,14 @@ def weight_change(log_sums: Tensor, concept: int, share: float) -> Tensor:
     return float(np.log(share / (1 - share))) + others - log_z[..., concept]
 
 
+def check_share(change: Any, concept: int) -> None:
+    """Refuse a `weight_change` that cannot be made: (…)."""
+    infinite = np.asarray(change)[np.isinf(change)]
+    if infinite.size:
+        some = "no" if infinite[0] > 0 else "every"
+        raise RequestError(f"{some} item belongs to concept {concept}; its share cannot change")
+
+
 def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = True) -> np.ndarray:
     """Components (…, dim) with their coordinate along an axis (dim,) set to a value; is_unit: keep their length 1."""
     rest = component - (component @ axis)[..., None] * axis
@@ -229,7 +235,8 @@ def placed(component: np.ndarray, axis: np.ndarray, value: Any, is_unit: bool = 
     return (rest + value * axis).astype(component.dtype)
 
 
-def _directions(space: Space, move: Move, concept: int | None) -> list[Direction]:
+def directions_of(space: Space, move: Move, concept: int | None) -> list[Direction]:
+    """Of a move that is not about a share."""
     if move.towards is not None:
         return directions_towards(space, move.towards, concept)
     assert concept is not None
@@ -253,22 +260,26 @@ def _identified(move: Move, directions: Sequence[Direction]) -> Move:
     return replace(move, axis=move.axis or digest(direction.vector), name=name)
 
 
-def _target(move: Move, direction: Direction, before: float) -> float:
+def target_of(move: Move, direction: Direction, before: Any) -> np.ndarray:
+    """Where a move leads from some coordinates, limits aside: (…)."""
+    before = np.asarray(before, dtype=np.float64)
     if move.to is not None:
-        return float(move.to)
+        return np.full_like(before, float(move.to))
     if move.by is not None:
         return before + float(move.by)
     assert move.amount is not None
     return before + float(move.amount) * direction.half
 
 
-def _reachable(target: float, before: float, direction: Direction, bounded: bool, is_unit: bool) -> float:
-    """The target within limits: `to`, `by` and `towards` all stop at the range of real users, and at length 1."""
+def reachable(target: Any, before: Any, direction: Direction, bounded: bool, is_unit: bool) -> np.ndarray:
+    """Targets within limits: `to`, `by` and `towards` all stop at the range of real users, and at length 1: (…)."""
+    target = np.asarray(target, dtype=np.float64)
     if bounded and direction.low is not None and direction.high is not None:
-        target = float(np.clip(target, min(direction.low, before), max(direction.high, before)))
-    if not is_unit and abs(target) > float(np.finfo(np.float32).max):
-        raise RequestError(f"{target:g} is too far for {direction}; move less")
-    return float(np.clip(target, -FURTHEST, FURTHEST)) if is_unit else target
+        target = np.clip(target, np.minimum(direction.low, before), np.maximum(direction.high, before))
+    furthest = np.abs(target).max(initial=0)
+    if not is_unit and furthest > float(np.finfo(np.float32).max):
+        raise RequestError(f"{furthest:g} is too far for {direction}; move less")
+    return np.clip(target, -FURTHEST, FURTHEST) if is_unit else target
 
 
 def _range_warning(beyond: Sequence[tuple[Direction, float, float]], bounded: bool) -> str:

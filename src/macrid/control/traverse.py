@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 from macrid import markup
 from macrid.concepts import names
 from macrid.concepts.directions import along
-from macrid.concepts.space import space_of
+from macrid.concepts.space import Space, space_of
+from macrid.control.holding import Held, held_of, nothing_held
 from macrid.control.walk import GAMMA, WIDTH, closest_prototype, walk
 from macrid.data.ids import Id
 from macrid.data.pictures import NO_PICTURES, Pictures
@@ -28,9 +29,12 @@ class Stop:
     value: float
     """The item's coordinate."""
     is_start: bool = False
+    differs: tuple[str, ...] = ()
+    """What was held and the item does not have as the start has it."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"id": str(self.id), "title": self.title, "value": self.value, "start": self.is_start}
+        fields = {"id": str(self.id), "title": self.title, "value": self.value, "start": self.is_start}
+        return {**fields, "differs": list(self.differs)}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,10 @@ class Traversal:
     """Of the dimension."""
     ends: tuple[str, str] = ("", "")
     """Names of the low and the high end, empty if the dimension has no name."""
+    held: tuple[str, ...] = ()
+    """Attributes and named dimensions of the start that the items keep where the catalogue allows it."""
+    tied: tuple[str, ...] = ()
+    """Other attributes that necessarily move with the dimension."""
     pictures: Pictures = field(default=NO_PICTURES, repr=False, compare=False)
 
     @property
@@ -67,6 +75,8 @@ class Traversal:
             "open": list(self.is_open),
             "start": self.start,
             "steps": self.steps,
+            "held": list(self.held),
+            "tied": list(self.tied),
             "items": [item.as_json() for item in self.items],
         }
 
@@ -103,6 +113,7 @@ def traverse(
     gamma: float = GAMMA,
     width: int = WIDTH,
     keep_start: bool = False,
+    hold: bool | Sequence[str] = True,
 ) -> Traversal:
     """Walk along a dimension from an item, or from a history's component in a concept.
 
@@ -113,6 +124,8 @@ def traverse(
     gamma: weight of the items' similarity to each other, relative to their similarity to the start.
     width: of the beam; wider is slower and better.
     keep_start: always include the item itself; without it, the item is nearly always the best of its subrange.
+    hold: from an item, keep its other attributes and named dimensions wherever the catalogue allows it, before anything
+    else; names hold just those. False is the walk of the paper, which compares vectors only.
     An end of the range is open, and given as the furthest item, if no other prototype becomes closer within reach of
     the items. A component closer to another concept's prototype than to its own, as when a history says little about
     a concept, walks over all items of its concept. An empty range is an error.
@@ -138,10 +151,11 @@ def traverse(
         vector = space.components(model.matrix([known]))[0, concept]
     direction = along(space, concept, dimension)
     assert direction.dimension is not None
+    held = _held(space, concept, direction.dimension, position, hold)
     members, axes, turned = space.members(concept), space.axes(concept), space.turned(concept)
     if min_users:
         enough = (model.popularity[members] >= min_users) | (members == position)
-        members, turned = members[enough], turned[enough]
+        members, turned, held = members[enough], turned[enough], held.only(enough)
         if not len(members):
             raise RequestError(f"no item of concept {concept} has {min_users} users; lower min_users")
     prototypes = space.prototypes
@@ -151,6 +165,7 @@ def traverse(
         axes @ vector, direction.dimension, turned, prototypes @ axes.T, steps=steps, gamma=gamma,
         temperature=model.settings.temperature, width=width, limit=0.0,
         keep=int(np.searchsorted(members, position)) if keep_start and item is not None else None,
+        lost=held.lost.sum(axis=1) if held.names else None, along=held.along,
     )  # fmt: skip
     if not len(path.positions):
         raise RequestError(
@@ -160,14 +175,26 @@ def traverse(
     here, reach = float(direction.vector @ vector), turned[:, direction.dimension]
     low = min(here, float(reach.min())) if path.open_low else path.low
     high = max(here, float(reach.max())) if path.open_high else path.high
-    chosen = members[path.positions]
     stops = tuple(
-        Stop(entry.id, entry.title, entry.score, bool(at == position))
-        for entry, at in zip(model.describe(chosen, path.values), chosen, strict=True)
+        Stop(entry.id, entry.title, entry.score, bool(members[at] == position), held.differing(at))
+        for entry, at in zip(model.describe(members[path.positions], path.values), path.positions, strict=True)
     )
     is_open, all_names, ends = (path.open_low, path.open_high), space.meaning.names, ("", "")
     if direction.name is not None and all_names is not None:
         ends = names.ends(all_names.dimension(concept, direction.dimension))
     return Traversal(
-        concept, direction.dimension, low, high, is_open, stops, int(steps), here, direction.name, ends, model.pictures
-    )
+        concept, direction.dimension, low, high, is_open, stops, int(steps), here, direction.name, ends,
+        held.names, held.tied, model.pictures,
+    )  # fmt: skip
+
+
+def _held(space: Space, concept: int, dimension: int, position: int, hold: bool | Sequence[str]) -> Held:
+    """What to hold of the item at a position, −1 for a history."""
+    if isinstance(hold, str) or not (isinstance(hold, bool) or all(isinstance(name, str) for name in hold)):
+        raise RequestError(f"hold is {hold!r}; give True, False or a list of attributes")
+    if position < 0 and hold and hold is not True:
+        raise RequestError("a history has no attributes to hold; start from an item, or give no names")
+    if position < 0 or not hold:
+        return nothing_held(len(space.members(concept)))
+    start = int(np.searchsorted(space.members(concept), position))
+    return held_of(space, concept, dimension, start, None if hold is True else hold)

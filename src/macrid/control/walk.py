@@ -1,4 +1,7 @@
-"""Walking along one dimension, on arrays: the range, its subranges, and one item from each (section 2.4)."""
+"""Walking along one dimension, on arrays: the range, its subranges, and one item from each (section 2.4).
+
+Beyond the paper, a walk may hold what is known about its start: see `Costs`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ TIE = 1e-6  # prototypes this near to the closest count as equally close: vector
 GAMMA = 0.3
 # There, a width of 512 improves the objective by 7 % over 1, 1.4 % over 16, 0.7 % over 32 and 0.4 % over 64.
 WIDTH = 32
+BACK = 0.2  # spreads: as long a step back along the attribute costs as much as an attribute lost
+# A stop from a neighbouring subrange must keep more than its own would, by this share of an attribute.
+OUTSIDE = 0.1
+MOST_CANDIDATES = 64  # for a stop of a walk that holds something: those that keep the most
 
 
 class Range(NamedTuple):
@@ -34,7 +41,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Items along one dimension, by increasing coordinate; one per subrange."""
+    """Items along one dimension, by increasing coordinate; as many as there are subranges."""
 
     concept: int
     """The prototype closest to the start."""
@@ -63,6 +70,8 @@ def walk(
     width: int = WIDTH,
     limit: float = 1.0,
     keep: int | None = None,
+    lost: np.ndarray | None = None,
+    along: np.ndarray | None = None,
 ) -> Walk:
     """Walk from `start` along a dimension over at most `steps` items that differ little in all others.
 
@@ -73,6 +82,7 @@ def walk(
     temperature: the smaller, the more the closest matches count. width: of the beam.
     limit: how far the range may extend, 1 for unit vectors; at least as far as `members` and `start`.
     keep: a row of `members` that must be chosen from its subrange.
+    lost, along: (n,), of `Costs`; without `lost`, the walk is the paper's.
     """
     start, prototypes = np.asarray(start, dtype=np.float64), np.asarray(prototypes, dtype=np.float64)
     members = np.asarray(members, dtype=np.result_type(members, np.float32))
@@ -86,10 +96,15 @@ def walk(
     concept = closest_prototype(start, prototypes)
     interval = probe(start, dimension, prototypes, concept, limit=limit)
     groups, edges = divide(values, interval.low, interval.high, steps, from_low=interval.open_low)
-    groups = [group if keep is None or keep not in group else np.array([keep]) for group in groups]
     vectors = directions_without(members, dimension)
     similar = vectors @ directions_without(start[None].astype(members.dtype), dimension)[0]
-    positions = beam_search(similar, vectors, groups, temperature, gamma, width)
+    costs = None
+    if lost is not None and groups:
+        costs = Costs(values, subranges(groups, len(values)), lost, along, 1 + gamma * (len(groups) - 1))
+        groups = costs.candidates(loosened(groups, values, keep), similar)
+    else:
+        groups = [group if keep is None or keep not in group else np.array([keep]) for group in groups]
+    positions = beam_search(similar, vectors, groups, temperature, gamma, width, costs)
     return Walk(concept, dimension, *interval, edges, positions, values[positions])
 
 
@@ -160,6 +175,89 @@ def divide(
     return [inside[first:last] for first, last in pairwise(cuts)], edges
 
 
+def subranges(groups: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """(count,) the group of each item, −1 if it has none."""
+    places = np.full(count, -1)
+    for place, group in enumerate(groups):
+        places[group] = place
+    return places
+
+
+def loosened(groups: Sequence[np.ndarray], values: np.ndarray, keep: int | None = None) -> list[np.ndarray]:
+    """Groups of `divide` that include their neighbours, except the first and the last, so that a walk has both ends.
+
+    values: (n,) coordinates. keep: the only choice of its group; others are on their side of it.
+    However far up a stop is chosen, the next group has a larger value.
+    """
+    place = next((at for at, group in enumerate(groups) if keep is not None and keep in group), None)
+    loose = []
+    for at, group in enumerate(groups):
+        if at == place:
+            group = np.array([keep])
+        elif 0 < at < len(groups) - 1:
+            above = groups[at + 1]
+            group = np.concatenate([groups[at - 1], group, above[values[above] < values[above[-1]]]])
+            if place is not None:
+                is_before = values[group] < values[keep]
+                group = group[is_before if at < place else values[group] > values[keep]]
+        loose.append(group)
+    return loose
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What a walk pays for what it does not keep, in attributes, where one weighs more than all similarity of an item.
+
+    A stop pays for what it lost of the start's attributes, and a little if it is not from its own subrange. Where the
+    dimension follows an attribute, a step back along that costs 1, or less if it is short. Values must increase.
+    """
+
+    values: np.ndarray
+    """(n,) coordinates."""
+    subrange: np.ndarray
+    """(n,) which an item is in."""
+    lost: np.ndarray
+    """(n,) attributes of the start that an item lacks."""
+    along: np.ndarray | None
+    """(n,) the attribute walked along, in spreads; NaN where unknown."""
+    weight: float
+
+    def candidates(self, groups: Sequence[np.ndarray], similar_to_start: np.ndarray) -> list[np.ndarray]:
+        """Of each group those that lost the least, of equals the most similar, and the last: no path ends early."""
+        return [self._candidates(group, similar_to_start) for group in groups]
+
+    def _candidates(self, group: np.ndarray, similar_to_start: np.ndarray) -> np.ndarray:
+        if len(group) <= MOST_CANDIDATES:
+            return group
+        order = np.argpartition(self.lost[group] - TIE * similar_to_start[group], MOST_CANDIDATES)
+        return group[np.union1d(order[:MOST_CANDIDATES], len(group) - 1)]
+
+    def between(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Of the steps from some items to others: (before, after), infinite unless the value increases."""
+        steps = np.where(self.values[after] > self.values[before][:, None], 0.0, np.inf)
+        if self.along is None:
+            return steps
+        back = (self.along[before][:, None] - self.along[after]) / BACK
+        return steps + np.nan_to_num(np.clip(back, 0.0, 1.0))
+
+    def at(self, step: int, items: np.ndarray) -> np.ndarray:
+        """Of items as a stop."""
+        return self.lost[items] + OUTSIDE * (self.subrange[items] != step)
+
+    def ahead(self, groups: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The least that a walk pays after each item of each group: exact, since a step depends on its two items."""
+        ahead = [np.zeros(len(groups[-1]))]
+        for step in range(len(groups) - 1, 0, -1):
+            before, after = groups[step - 1], groups[step]
+            ahead.append((self.between(before, after) + self.at(step, after) + ahead[-1]).min(axis=1))
+        return ahead[::-1]
+
+    def total(self, chosen: np.ndarray) -> float:
+        """Of a walk."""
+        stops = sum(float(self.at(step, chosen[[step]])[0]) for step in range(len(chosen)))
+        return stops + sum(float(self.between(chosen[[at]], chosen[[at + 1]])[0, 0]) for at in range(len(chosen) - 1))
+
+
 def directions_without(vectors: np.ndarray, dimension: int) -> np.ndarray:
     """h_{i,−j} with unit length, (n, dim) with 0 at the dimension: products are cosines, 0 for a vector of zeros.
 
@@ -192,27 +290,34 @@ def beam_search(
     temperature: float,
     gamma: float,
     width: int,
+    costs: Costs | None = None,
 ) -> np.ndarray:
-    """One item per group, with a large `objective`: (groups,) positions.
+    """One item per group, with a large `objective`, less what it costs: (groups,) positions.
 
     similar_to_start: (n,) cosines. vectors_without_j: (n, dim) of unit length. groups: positions, none empty.
     The `width` best paths are kept from group to group. Ties go to the better path so far, then to the item more
-    similar to the start, then to the first in its group.
+    similar to the start, then to the first in its group. What paths must still pay counts when they are compared.
     """
     if width < 1:
         raise RequestError(f"width is {width}; give 1 or more")
     totals, paths = np.zeros(1), np.zeros((1, 0), dtype=np.int64)  # (beam,), (beam, groups so far)
-    for group in groups:
-        ranked = group[np.argsort(-similar_to_start[group], kind="stable")]
+    ahead = None if costs is None else costs.ahead(groups)
+    for step, group in enumerate(groups):
+        order = np.argsort(-similar_to_start[group], kind="stable")
+        ranked = group[order]
         taken, which = np.unique(paths, return_inverse=True)  # paths share most items
         holds = np.zeros((len(paths), len(taken)))  # 1 where a path contains an item
         np.put_along_axis(holds, which.reshape(paths.shape), 1.0, axis=1)
         alike = _strength(vectors_without_j[taken] @ vectors_without_j[ranked].T, temperature)  # (taken, group)
         gains = gamma * (holds @ alike) + _strength(similar_to_start[ranked], temperature)
-        scores = (totals[:, None] + gains).ravel()
-        kept = _best(scores, width)
+        scores = totals[:, None] + gains
+        promise = np.zeros(len(ranked))
+        if costs is not None and ahead is not None:
+            paid = costs.at(step, ranked) + (costs.between(paths[:, -1], ranked) if step else 0.0)
+            scores, promise = scores - costs.weight * paid, costs.weight * ahead[step][order]
+        kept = _best((scores - promise).ravel(), width)
         parents, items = np.divmod(kept, len(ranked))
-        totals, paths = scores[kept], np.column_stack([paths[parents], ranked[items]])
+        totals, paths = scores.ravel()[kept], np.column_stack([paths[parents], ranked[items]])
     return paths[0]
 
 

@@ -129,10 +129,10 @@ class Column:
         return self.value is None or bool(fewest <= known.sum() <= len(known) - fewest)
 
 
-def columns_of(items: Catalogue, words: bool = False) -> list[Column]:
-    """All columns of the items, popularity first."""
+def columns_of(items: Catalogue, words: bool = False, attributes: Sequence[Attribute] | None = None) -> list[Column]:
+    """All columns of the items, popularity first. attributes: those of the items table, if they have been read."""
     columns = [Column(POPULARITY, POPULARITY, POPULARITY, items.popularity.astype(np.float64))]
-    for attribute in read_attributes(items.table):
+    for attribute in read_attributes(items.table) if attributes is None else attributes:
         columns += attribute.columns(len(items.popularity))
     if words and items.table is not None and TITLE in items.table.column_names:
         columns += _words(items.table.column(TITLE).to_pylist())

@@ -160,13 +160,14 @@ def evaluate(
             values[metric.name] = np.full(len(has_target), 0.0 if metric.definition.of == "accuracy" else np.nan)
             values[metric.name][users] = scored
         users = np.arange(len(has_target))
-    summary = {name: _summary(value) for name, value in values.items()}
+    summary = {name: summary_of(value) for name, value in values.items()}
     skipped = int((~has_target).sum())
     result = Evaluation(len(users), skipped, summary, values, heldout.protocol, heldout.users.take(users))
     return result.to_frame(as_) if per_user else result
 
 
-def _summary(values: np.ndarray) -> Metric:
+def summary_of(values: np.ndarray) -> Metric:
+    """Of one value per user, NaN where undefined."""
     values = values[~np.isnan(values)]
     if len(values) == 0:
         return Metric(float("nan"), float("nan"))

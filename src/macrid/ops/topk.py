@@ -107,6 +107,18 @@ class Decoder:
         return torch.linalg.vector_norm(self.items, dim=-1).max(), torch.maximum(-likeliest.min(), log_c.max())
 
     @torch.no_grad()
+    def log_sums(self, components: Tensor) -> Tensor:
+        """log sum_i c_ik exp(z_k · h_i / tau), a tile of items at a time: (batch, concepts)."""
+        z, sums = components / self.temperature, []
+        width = max(1, _limit(TILE, z) // max(1, len(z)))
+        for k in range(z.shape[1]):
+            tiles = zip(self.items.split(width), self.log_assignment[:, k].split(width), strict=True)
+            sums.append(
+                torch.stack([torch.addmm(c, z[:, k], h.t()).logsumexp(dim=1) for h, c in tiles]).logsumexp(dim=0)
+            )
+        return torch.stack(sums, dim=1)
+
+    @torch.no_grad()
     def log_probabilities(self, mixture: Mixture) -> Tensor:
         """log p(x_ui | z_u, C) of every item: (batch, items)."""
         components = mixture.components / self.temperature

@@ -61,7 +61,7 @@ def measured(model: MacridVAE) -> dict[str, float | int]:
         items = space.members(entry.concept)
         items = items[model.popularity[items] >= MIN_USERS]
         for start in random.choice(items, min(WALKS, len(items)), replace=False):
-            walk = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS)
+            walk = traverse(model, model.items[start], entry.dimension, STEPS, min_users=MIN_USERS, hold=False)
             follows.append(_follows(model, walk, columns[str(entry.attribute)], entry.direction or 1))
             alike.append(_alike(model, walk, int(start)))
     return {
@@ -74,7 +74,7 @@ def measured(model: MacridVAE) -> dict[str, float | int]:
 
 
 def _strip(model: MacridVAE, entry: DimensionName, start: Any) -> dict[str, Any]:
-    walk = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True)
+    walk = traverse(model, start, entry.dimension, STEPS, min_users=MIN_USERS, keep_start=True, hold=False)
     low, high = ends(entry)
     columns = {column.name: column for column in columns_of(model, words=True)}
     names = meaning_of(model).names

@@ -106,8 +106,7 @@ def cards_of_share(
     space = space_of(model)
     users = draw(np.arange(histories.shape[0]), most_users, np.random.default_rng(seed))
     z, log_w = (torch.from_numpy(part).to(space.decoder.items) for part in space.encode(histories[users]))
-    terms = [_log_sums(space, z[:, k], k) for k in range(space.concepts)]
-    log_sums = torch.stack(terms, dim=1) + log_w  # (users, concepts)
+    log_sums = space.decoder.log_sums(z) + log_w  # (users, concepts)
     hidden, concept_of = pairs(histories[users], z.device), space.decoder.concept_of
     means = np.full(space.concepts, np.nan)
     for k in range(space.concepts):
@@ -122,15 +121,3 @@ def cards_of_share(
             best = top(space.decoder, Mixture(z, weights, linear), cards, hidden=hidden)[0]
             means[k] = float((concept_of[best] == k).double().sum(dim=1).mean())
     return means
-
-
-def _log_sums(space: Space, components: torch.Tensor, k: int) -> torch.Tensor:
-    """log sum_i c_ik exp(z_k · h_i / tau) of users (users, dim), a block of items at a time: (users,)."""
-    decoder = space.decoder
-    blocks = [
-        torch.addmm(log_c, components / decoder.temperature, items.t()).logsumexp(dim=1)
-        for items, log_c in zip(
-            decoder.items.split(MOST_LISTED), decoder.log_assignment[:, k].split(MOST_LISTED), strict=True
-        )
-    ]
-    return torch.stack(blocks).logsumexp(dim=0)

@@ -25,7 +25,7 @@ from macrid.settings import ServingSettings
 log = logging.getLogger("macrid.serving")
 MOST_RUNS = 200  # folders that are looked at
 KEPT = 300.0  # seconds after the last request
-MEMORY_PER_BYTE = 4  # on disk: tables are compressed, and scoring has tables of its own
+MEMORY_PER_BYTE = 8  # on disk: tables are compressed, and there are indices for search and scoring
 LEAST_MEMORY = 100 * 2**20
 LEAST_SHARED = 0.5  # of the shared ids, whose items must have the same titles
 
@@ -156,6 +156,7 @@ def _described(run: Path) -> dict[str, Any]:
         "name": run.name,
         "run_id": weights_digest(run)[:12],
         "model": str(config["class"]),
+        "source": (config.get("data") or {}).get("source"),
         "items": pq.read_metadata(run / "items.parquet").num_rows,
         "trained": trained.isoformat(timespec="seconds"),
         "accuracy": accuracy,

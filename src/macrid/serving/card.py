@@ -16,7 +16,7 @@ from macrid.control.vocabulary import comparatives
 from macrid.data.attributes import POPULARITY, Attribute, read_attributes
 from macrid.recipe import preset_of
 from macrid.report.inspection import neighbours_of
-from macrid.serving.guard import may_edit
+from macrid.serving.guard import may_edit, may_train
 from macrid.serving.problems import RefusedError
 from macrid.version import __version__
 
@@ -56,6 +56,7 @@ class Card:
             "has_pictures": hosted.pictures.any,
             "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
+            "can_train": may_train(s),
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],

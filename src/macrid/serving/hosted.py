@@ -51,10 +51,12 @@ from macrid.serving.background import FILES as CACHED
 from macrid.serving.background import Computed
 from macrid.serving.batching import Batcher
 from macrid.serving.card import Card
+from macrid.serving.cohorts import Cohorts
 from macrid.serving.events import EventStore
 from macrid.serving.facts import Facts
 from macrid.serving.pictures import Pictures
 from macrid.serving.problems import RefusedError
+from macrid.serving.tastes import Tastes
 from macrid.serving.users import KnownUsers
 from macrid.settings import ServingSettings
 
@@ -91,7 +93,7 @@ class Hosted:
         self.batcher = Batcher(self.engine.answer, settings.together, settings.max_waiting, on_batch)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
-        self.search = Search(self.model.items, self.titles, self.model.popularity)
+        self.search = Search(self.model.items, self.titles, self.model.popularity, self.model.table)
         self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
         min_rating = (self.config.get("data") or {}).get("min_rating")
         self.users = KnownUsers(self.model, self.run, settings, min_rating, events)
@@ -102,7 +104,7 @@ class Hosted:
         self._refs: dict[int, dict[str, Any]] = {}
         self._words: tuple[Names | None, Words] | None = None
         self._placing, self._placer = new_lock(), placer
-        self.card = Card(self)
+        self.card, self.tastes, self.cohorts = Card(self), Tastes(self), Cohorts(self)
 
     def _open(self, is_shared: bool) -> None:
         """Read the model, and what tells whether its files have changed since."""

@@ -15,11 +15,14 @@ import scipy.sparse as sp
 
 from macrid.data.histories import read_histories
 from macrid.data.ids import Id, Ids
+from macrid.data.interactions import binary_csr
+from macrid.data.split import HeldOut
 from macrid.errors import MacridError, RunError
 from macrid.models.base import Recommender
 from macrid.runs import read_heldout
 from macrid.serving.events import AWAY, RETRY, EventStore, Recorded
 from macrid.serving.problems import RefusedError
+from macrid.serving.tastes import LEAST, MOST_COMPARED, Taste, Tastes
 from macrid.settings import ServingSettings
 
 log = logging.getLogger("macrid.serving")
@@ -30,9 +33,19 @@ NOBODY = Recorded()
 class Users:
     """Ids and histories."""
 
-    def __init__(self, ids: Ids, histories: sp.csr_array, seen: sp.csr_array | None = None) -> None:
-        """histories, seen: users × items; `seen` includes items rated too low for the history."""
-        self.ids, self.histories, self._seen = ids, histories, histories if seen is None else seen
+    def __init__(
+        self,
+        ids: Ids,
+        histories: sp.csr_array,
+        seen: sp.csr_array | None = None,
+        targets: sp.csr_array | None = None,
+    ) -> None:
+        """histories, seen, targets: users × items; `seen` includes items rated too low for the history.
+
+        targets: what users had next, if that is known.
+        """
+        self.ids, self.histories, self.seen = ids, histories, histories if seen is None else seen
+        self.targets = targets
         self._texts: list[str] | None = None
 
     def __len__(self) -> int:
@@ -46,9 +59,13 @@ class Users:
         """Positions of the items in the history, and of all seen ones."""
         history, seen = (
             matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].astype(np.int64)
-            for matrix in (self.histories, self._seen)
+            for matrix in (self.histories, self.seen)
         )
         return history, seen
+
+    def text(self, row: int) -> str:
+        """An id as text."""
+        return str(self.ids[row]) if self._texts is None else self._texts[row]
 
     @property
     def texts(self) -> list[str]:
@@ -66,6 +83,27 @@ class FoundUser(NamedTuple):
     unknown: Sequence[Id] = ()
     """Items of events that the model does not know."""
     warnings: Sequence[str] = ()
+
+
+class Found(NamedTuple):
+    """A page of users."""
+
+    users: list[tuple[str, np.ndarray]]
+    """Ids, and positions of the items in their histories."""
+    total: int
+    compared: int | None = None
+    """How many users were sorted, or searched by taste, if not all."""
+    taste: Taste | None = None
+    """What the query was understood to be about, besides ids."""
+
+
+class Gathered(NamedTuple):
+    """Some users at once; users × items, and every item counts once, as in a request."""
+
+    ids: list[str]
+    histories: sp.csr_array
+    seen: sp.csr_array
+    targets: sp.csr_array | None
 
 
 class KnownUsers:
@@ -129,43 +167,97 @@ class KnownUsers:
         unknown = [] if is_known.all() else [ids[place] for place in np.flatnonzero(~is_known)]
         return positions[is_known], is_liked[is_known], list(dict.fromkeys(unknown))
 
-    def page(self, query: str, limit: int, offset: int) -> tuple[list[tuple[str, int]], int]:
-        """Ids and history lengths of one page of users whose id starts with a query, and their total number.
+    def page(self, tastes: Tastes, query: str, limit: int, offset: int, sort: str = "") -> Found:
+        """One page of users whose id starts with a query, then of those with a taste that it names, largest first.
 
-        Those of the file come first, then those that only have events.
+        sort: as for `Tastes.order`. Those of the file come first, then those that only have events.
         """
         if self.events is not None:
             self.events.look()
-        users, hidden = self.users, self._hidden_rows()
-        rows: Sequence[int] = range(len(users))
-        if query or hidden.any():
-            rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
-        ids, others = [users.texts[row] for row in rows[offset : offset + limit]], list[str]()
+        users = self.users
+        hidden = self._hidden_rows(users)
+        rows, taste = self._matching(users, hidden, tastes, query)
+        if sort:
+            order = tastes.order(users, sort)
+            is_wanted = np.zeros(len(users), dtype=bool)
+            is_wanted[np.asarray(rows, dtype=np.int64)] = True
+            rows = order[is_wanted[order]].tolist()
+        compared = MOST_COMPARED if (sort or taste is not None) and len(users) > MOST_COMPARED else None
+        ids, others = [users.text(row) for row in rows[offset : offset + limit]], list[str]()
         if self.events is not None:
-            found = ((user, users.row(user)) for user in self.events.users(query, MOST_LISTED))
-            others = [user for user, row in found if row < 0 or hidden[row]]
+            others = self._only_events(users, query, hidden)
             start = max(0, offset - len(rows))
             ids += others[start : start + limit - len(ids)]
         page = []
         for user in ids:
             with suppress(RefusedError):  # erased since
-                page.append((user, len(self.find(user).history)))
-        return page, len(rows) + len(others)
+                page.append((user, self.find(user).history))
+        return Found(page, len(rows) + len(others), compared, taste)
+
+    def _matching(
+        self, users: Users, hidden: np.ndarray, tastes: Tastes, query: str
+    ) -> tuple[Sequence[int], Taste | None]:
+        """Rows of the file, and the taste that the query names."""
+        rows: Sequence[int] = range(len(users))
+        if query or hidden.any():
+            rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
+        is_number = query.isdecimal() and len(rows) > 0  # of a user, not of a year
+        taste = tastes.understood(query) if query and not is_number else None
+        if taste is None:
+            return rows, None
+        amounts, known = tastes.amounts(users, taste.weights), set(rows)
+        order = np.argsort(-amounts, kind="stable")
+        fond = order[amounts[order] >= LEAST].tolist()
+        return [*rows, *(row for row in fond if row not in known and not hidden[row])], taste
+
+    def _only_events(self, users: Users, query: str, hidden: np.ndarray) -> list[str]:
+        """Those who are not in the file."""
+        assert self.events is not None
+        found = ((user, users.row(user)) for user in self.events.users(query, MOST_LISTED))
+        return [user for user, row in found if row < 0 or hidden[row]]
+
+    def everybody(self) -> tuple[Users, np.ndarray, list[str]]:
+        """The users of the file, rows of those who may be seen, and ids of those who only have events."""
+        users = self.users
+        hidden = self._hidden_rows(users)
+        return users, np.flatnonzero(~hidden), [] if self.events is None else self._only_events(users, "", hidden)
+
+    def gather(self, users: Users, rows: np.ndarray, others: Sequence[str] = ()) -> Gathered:
+        """Users by their rows in the file, and others by their ids; without those who were erased meanwhile."""
+        targets = None if users.targets is None else users.targets[rows]
+        ids = [users.text(row) for row in rows.tolist()]
+        if self.events is None:
+            histories, seen = (binary_csr(part.indptr, part.indices, part.shape)
+                               for part in (users.histories[rows], users.seen[rows]))  # fmt: skip
+            return Gathered(ids, histories, seen, targets)
+        found, known = list[FoundUser](), list[int]()
+        for place, user in enumerate((*ids, *others)):
+            with suppress(RefusedError):
+                found.append(self.find(user))
+                known.append(place)
+        histories = self._model.matrix([each.history for each in found])
+        seen = self._model.matrix([each.seen for each in found])
+        if targets is not None:  # what has been seen since is no longer to be predicted
+            nobody = sp.csr_array((len(others), targets.shape[1]), dtype=targets.dtype)
+            targets = sp.csr_array(sp.vstack([targets, nobody], format="csr")[known])
+            targets = sp.csr_array(targets - targets.multiply(seen))
+            targets.eliminate_zeros()
+        return Gathered([(*ids, *others)[place] for place in known], histories, seen, targets)
 
     def count_among(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many of the items at these positions each user of the file has, and how many items in all: (users,) each.
 
         Erased users are left out.
         """
-        histories, is_one = self.users.histories, np.zeros(len(self._model.items), dtype=np.int64)
+        users, is_one = self.users, np.zeros(len(self._model.items), dtype=np.int64)
         is_one[items] = 1
-        before = np.append(0, np.cumsum(is_one[histories.indices]))[histories.indptr]
-        is_shown = ~self._hidden_rows()
-        return np.diff(before)[is_shown], np.diff(histories.indptr)[is_shown]
+        before = np.append(0, np.cumsum(is_one[users.histories.indices]))[users.histories.indptr]
+        is_shown = ~self._hidden_rows(users)
+        return np.diff(before)[is_shown], np.diff(users.histories.indptr)[is_shown]
 
-    def _hidden_rows(self) -> np.ndarray:
+    def _hidden_rows(self, users: Users) -> np.ndarray:
         """(users,) of the file: those that were erased."""
-        users, erased = self.users, set() if self.events is None else self.events.erased()
+        erased = set() if self.events is None else self.events.erased()
         if self.events is None or not erased:
             return np.zeros(len(users), dtype=bool)
         if self._hidden is None or self._hidden[0] is not users or self._hidden[1] is not erased:
@@ -212,15 +304,20 @@ def users_of(model: Recommender, run: Path, settings: ServingSettings, min_ratin
             log.warning("%s has ratings, but the run has no min_rating; all events count", settings.users)
         return Users(read.users, read.histories, read.seen)
     ids: list[str] = []
-    groups: list[sp.csr_array] = []
-    for group in ("test", "validation"):
+    groups: list[HeldOut] = []
+    for name in ("test", "validation"):
         try:
-            histories = read_heldout(run, group).history
+            group = read_heldout(run, name)
         except RunError:  # a run may keep none or only one of the groups
             continue
-        ids += [f"{group}-{row}" for row in range(histories.shape[0])]
-        groups.append(histories)
-    return Users(Ids(ids), sp.csr_array(sp.vstack(groups)) if groups else sp.csr_array((0, len(model.items))))
+        ids += [f"{name}-{row}" for row in range(group.history.shape[0])]
+        groups.append(group)
+    if not groups:
+        return Users(Ids(ids), sp.csr_array((0, len(model.items))))
+    histories, targets = (
+        sp.csr_array(sp.vstack(side)) for side in zip(*((g.history, g.target) for g in groups), strict=True)
+    )
+    return Users(Ids(ids), histories, targets=targets)
 
 
 def _joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import AfterValidator
@@ -11,6 +13,7 @@ from pydantic import AfterValidator
 from macrid.serving.problems import answers
 from macrid.serving.routes.common import Limit, Offset, PathId, Serves, Serving, Strict, listed, reply
 from macrid.serving.schemas import about, requests
+from macrid.serving.tastes import SORTS
 
 MAY = "exporting and erasing events"  # what only those may do who may edit
 
@@ -18,17 +21,34 @@ router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 StoredId = Annotated[PathId, AfterValidator(requests.storable_key)]
 
 
-@router.get("/users", response_model=about.UserPage, tags=["people"])
+@router.get("/users", response_model=about.UserPage, responses=answers(409), tags=["people"])
 async def users(
     hosted: Serves,
     service: Serving,
-    q: Annotated[str, Query(max_length=200, description="Start of the id.")] = "",
+    q: Annotated[
+        str, Query(max_length=200, description="Start of the id, or a taste: words of a concept's name.")
+    ] = "",
     limit: Limit = 20,
     offset: Offset = 0,
+    sort: Annotated[str, Query(max_length=200, description=f"{SORTS}; most first, ids upwards.")] = "",
 ) -> Response:
     """Users whose histories the service knows: those of the file or the run, then those who only have events."""
-    page, total = await service.waiting_for_events(hosted.users.page, q, limit, offset)
-    return reply({"total": total, "offset": offset, "users": [{"id": user, "items": items} for user, items in page]})
+    page = partial(hosted.users.page, hosted.tastes, q, limit, offset, sort)
+    is_quick = not q and not sort
+    found = await (service.waiting_for_events(page) if is_quick or service.events is not None else service.slowly(page))
+    shares = hosted.tastes.shares(hosted.model.matrix([history for _, history in found.users]))
+    amounts = [None] * len(found.users) if found.taste is None else [found.taste.share(h) for _, h in found.users]
+    content = [
+        {"id": user, "items": len(history), "shares": None if shares is None else _rounded(shares[at]), "taste": amount}
+        for at, ((user, history), amount) in enumerate(zip(found.users, amounts, strict=True))
+    ]
+    taste = None if found.taste is None else {"name": found.taste.name, "concepts": list(found.taste.concepts)}
+    about_page = {"total": found.total, "offset": offset, "compared": found.compared, "taste": taste}
+    return reply(about_page | {"users": content})
+
+
+def _rounded(shares: np.ndarray) -> list[float]:
+    return [round(share, 4) for share in shares.tolist()]
 
 
 @router.post(

@@ -25,10 +25,17 @@ class LookedUp(Found):
     """If they were requested."""
 
 
+class Hit(Found):
+    """An item that a search found."""
+
+    matched: list[str]
+    """Attribute values by which it was found rather than by its title, such as "Sci-Fi"."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
-    items: list[Found]
+    items: list[Hit]
 
 
 class ItemList(Wire):
@@ -106,12 +113,26 @@ class User(Wire):
     id: str
     items: int
     """Number of items in the history."""
+    shares: list[float] | None
+    """Share of the history in each concept; null without concepts."""
+    taste: float | None
+    """Share of the history in what `q` names, if it names a taste."""
+
+
+class NamedTaste(Wire):
+    name: str
+    concepts: list[int]
+    """Empty for the value of an attribute."""
 
 
 class UserPage(Wire):
     total: int
     offset: int
     users: list[User]
+    compared: int | None
+    """How many users were sorted, or searched by taste, if not all."""
+    taste: NamedTaste | None
+    """What `q` was understood to be about, besides ids."""
 
 
 class UserHistory(Wire):
@@ -255,6 +276,8 @@ class Model(Wire):
     can_edit: bool
     """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
+    can_train: bool
+    """Whether people may train on a file of their own."""
     score_name: str
     metrics: dict[str, JsonValue] | None
     """As in metrics.json."""
@@ -332,6 +355,8 @@ class RunBeside(Wire):
     """Its folder, for `beside` and `POST /v1/reload`."""
     run_id: str
     model: str
+    source: str | None
+    """Of its data, such as file or demo."""
     items: int
     """Without those added after training."""
     trained: str

@@ -44,8 +44,8 @@ class Who(Wire):
         return self
 
 
-class Moving(Who):
-    """A user and moves."""
+class Movable(Wire):
+    """Moves."""
 
     moves: Annotated[list[Move], FirstError] = Field([])
     """Applied in order; the same moves give the same list."""
@@ -54,6 +54,10 @@ class Moving(Who):
     run: Name | None = None
     """The `run_id` of the run that stored moves and rules were made with. Those from another run are carried over by
     axis or by name where possible, otherwise left out; `warnings` say which."""
+
+
+class Moving(Who, Movable):
+    """A user and moves."""
 
 
 class Listing(Wire):
@@ -76,13 +80,18 @@ RECOMMEND_EXAMPLES: list[JsonValue] = [
 ]
 
 
-class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
-    """What to recommend and to whom."""
+class Asking(Moving, Listing):
+    """One list for one user."""
 
     include: Ids | None = None
     """Choose only among these; unknown ids are ignored, and `warnings` say so."""
     concept: Annotated[int, Field(strict=True, ge=0)] | None = None
     """List the best items of this concept only, and compare them with its list before the moves."""
+
+
+class RecommendRequest(Asking, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
+    """What to recommend and to whom."""
+
     by_concept: bool = False
     """Also return the best items of every concept, in `concepts`."""
     explain: bool = False
@@ -92,6 +101,23 @@ class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND
     beside: Annotated[str, StringConstraints(max_length=255)] | None = None
     """Ask a run from `GET /v1/runs` instead, for those who may edit. Users are those of the served run, and moves and
     rules are carried over."""
+
+
+EXPLAIN_EXAMPLES: list[JsonValue] = [
+    {"history": ["bag-0001", "bag-0012"], "items": ["bag-0003"]},
+    {
+        "user": "test-0",
+        "items": ["mug-0004"],
+        "moves": [{"towards": "price", "amount": -1}],
+        "rules": {"diversity": 0.3},
+    },
+]
+
+
+class ExplainRequest(Asking, json_schema_extra={"examples": EXPLAIN_EXAMPLES}):
+    """A list, as in `/v1/recommend`, and items that need not be in it."""
+
+    items: Annotated[list[Id], Field(min_length=1, fail_fast=True)]
 
 
 class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):
@@ -120,6 +146,8 @@ class TraverseRequest(Wire, json_schema_extra={"examples": [{"item": "bag-0001",
     """Choose only items that at least this many users had."""
     keep_start: bool = False
     """Always include the item itself."""
+    hold: bool | list[Name] = True
+    """Keep the item's other attributes wherever the catalogue allows it; names hold just those."""
 
 
 class ItemsRequest(Wire, json_schema_extra={"examples": [{"ids": ["bag-0001", "mug-0004"]}]}):

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
-/** @import { Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
+/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -37,7 +37,7 @@ export const detailOf = (error, otherwise = "Something went wrong.") => (error i
 export const model = () => ask("GET", "/model");
 
 /**
- * @param {{ q?: string, limit?: number, offset?: number }} params
+ * @param {{ q?: string, limit?: number, offset?: number, sort?: string }} params
  * @param {AbortSignal} [signal]
  * @returns {Promise<components["schemas"]["UserPage"]>}
  */
@@ -85,6 +85,9 @@ export const recommend = (request, signal) => ask("POST", "/recommend", request,
 
 /** @param {Who & { moves?: Move[] }} request @param {AbortSignal} [signal] @returns {Promise<Encoded>} */
 export const encode = (request, signal) => ask("POST", "/encode", request, signal);
+
+/** @param {CohortRequest} request @param {AbortSignal} [signal] @returns {Promise<CohortResult>} */
+export const cohort = (request, signal) => ask("POST", "/cohort", request, signal);
 
 /** @param {components["schemas"]["TraverseRequest"]} request @param {AbortSignal} [signal] @returns {Promise<Traversed>} */
 export const traverse = (request, signal) => ask("POST", "/traverse", request, signal);
@@ -164,7 +167,7 @@ function withQuery(path, params) {
  * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-async function ask(method, path, body, signal) {
+export async function ask(method, path, body, signal) {
   const sent = token;
   let answer;
   try {
@@ -188,7 +191,7 @@ async function ask(method, path, body, signal) {
 }
 
 /** @returns {Record<string, string>} */
-function headers(hasBody = false) {
+export function headers(hasBody = false) {
   return { ...(hasBody && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
 }
 

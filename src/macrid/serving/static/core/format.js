@@ -58,7 +58,7 @@ export function anything(value) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map(anything).join(", ");
   if (typeof value === "object") return JSON.stringify(value);
-  return String(value);
+  return String(value).replaceAll("|", ", ");
 }
 
 /**

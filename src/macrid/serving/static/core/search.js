@@ -5,7 +5,9 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { conceptTags, thumb, titleOf } from "./items.js";
 import { count } from "./format.js";
+import { tastes } from "./tastes.js";
 
+/** @import { Label } from "./tastes.js" */
 /** @import { App, Child, Found, User } from "#types" */
 
 const PAUSE = 120; // ms after the last letter
@@ -142,7 +144,7 @@ function combobox({ label, placeholder, name, load, show, choose, stays = false,
 }
 
 /**
- * Items by title, to add to the history or to take out of it.
+ * Items by title or attributes, to add to the history or to take out of it.
  * @param {App} app
  * @param {{ label?: string, placeholder?: string, name?: string, choose?: (item: Found) => void, stays?: boolean }} [options]
  */
@@ -164,7 +166,13 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add an 
         "span",
         { class: "option-text" },
         h("span", { class: "option-title", dir: "auto", text: titleOf(item) }),
-        h("span", { class: "option-more" }, conceptTags(item), h("span", { text: count(item.popularity, "user") })),
+        h(
+          "span",
+          { class: "option-more" },
+          item.matched.length > 0 && h("span", { class: "option-matched", dir: "auto", text: item.matched.join(" · ") }),
+          conceptTags(item),
+          h("span", { text: count(item.popularity, "user") }),
+        ),
       ),
       app.isInHistory(item.id) && h("span", { class: "option-in", text: "in the history" }),
     ],
@@ -173,16 +181,28 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add an 
 }
 
 /**
- * Known users by id.
+ * Known customers, by id or by what they like.
  * @param {(user: User) => void} choose
+ * @param {Label} [label] of a group
  */
-export function userSearch(choose) {
+export function userSearch(choose, label = () => null) {
+  /** @type {string | null} */
+  let sought = null;
   return combobox({
-    label: "Known user",
-    placeholder: "Choose a known user",
-    nothing: "No user matches",
-    load: async (q, signal) => (await api.users({ q, limit: 20 }, signal)).users,
-    show: (user) => [h("span", { class: "option-title", text: user.id }), h("span", { class: "option-in", text: count(user.items, "item") })],
+    label: "Customer",
+    placeholder: "Choose a customer",
+    nothing: "No customer has this id or taste.",
+    load: async (q, signal) => {
+      const { users, taste } = await api.users({ q, limit: 20 }, signal);
+      sought = taste?.name ?? null;
+      return users;
+    },
+    show: (user) => h(
+      "span",
+      { class: "option-user" },
+      h("span", { class: "option-title", dir: "auto", text: `Customer ${user.id}` }),
+      tastes(user, label, { sought, first: count(user.items, "item") }),
+    ),
     choose,
   });
 }

@@ -81,7 +81,7 @@ function actions(app, item) {
     pin,
     exclude,
     app.card.has_concepts &&
-      h("button", { type: "button", class: "button", text: "Walk from here", on: { click: () => (dialog.close(), app.walkFrom(item.id)) } }),
+      h("button", { type: "button", class: "button", text: "Vary this", on: { click: () => (dialog.close(), app.walkFrom(item.id)) } }),
   );
 }
 

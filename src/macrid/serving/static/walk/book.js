@@ -38,7 +38,7 @@ export class Book {
         iconButton("previous", "Previous stop", () => go(this.#current - 1), { title: "Previous stop (←)" }),
         this.#play,
         iconButton("next", "Next stop", () => go(this.#current + 1), { title: "Next stop (→)" }),
-        h("button", { type: "button", class: "button", text: "Add to your history", on: { click: () => add(route.items[this.#current].id) } }),
+        h("button", { type: "button", class: "button", text: "Add to history", on: { click: () => add(route.items[this.#current].id) } }),
       )),
     );
   }
@@ -58,12 +58,12 @@ export class Book {
     const differs = (/** @type {string} */ name) => first !== item && anything(first.attributes[name]) !== anything(item.attributes[name]);
     clear(this.#about).append(
       h("p", { class: "walk-kicker", text: `Stop ${current + 1} of ${items.length}${first === item ? " · the start" : ""}` }),
-      h("h3", { text: titleOf(item) }),
+      h("h3", { dir: "auto", text: titleOf(item) }),
       h("dl", { class: "walk-facts" }, names.slice(0, MOST_FACTS).map((name) => h(
         "div",
         { class: name === dimension.attribute ? "is-it" : differs(name) ? "is-other" : "" },
         h("dt", { text: name }),
-        h("dd", {}, h("span", { text: anything(item.attributes[name]) }),
+        h("dd", { dir: "auto" }, h("span", { text: anything(item.attributes[name]) }),
           differs(name) && h("small", { text: `start: ${anything(first.attributes[name])}` })),
       ))),
     );

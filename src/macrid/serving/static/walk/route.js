@@ -1,5 +1,5 @@
 // @ts-check
-// Which way to walk: from an item, along a dimension of its concept.
+// Which variations: of an item, along a dimension of its concept.
 
 import * as api from "../core/api.js";
 import { historyOf, lookUp } from "../core/panel.js";
@@ -16,12 +16,19 @@ import { historyOf, lookUp } from "../core/panel.js";
 
 const FEW = 3;
 
-/** @param {State} state @param {Model} card @param {number} steps @param {AbortSignal} signal @returns {Promise<Route>} */
-export async function find(state, card, steps, signal) {
+/**
+ * @param {State} state
+ * @param {Model} card
+ * @param {number} steps
+ * @param {string[] | null} hold attributes to keep; null for all that can be
+ * @param {AbortSignal} signal
+ * @returns {Promise<Route>}
+ */
+export async function find(state, card, steps, hold, signal) {
   const item = await lookUp(state.walk.item ?? (await firstItem(state)));
   const choices = await dimensionsOf(item, state.walk.dimension, card);
   const dimension = choices.find((one) => one.dimension === state.walk.dimension) ?? choices[0];
-  const walk = await api.traverse({ item: item.id, dimension: dimension.dimension, steps, keep_start: true }, signal);
+  const walk = await api.traverse({ item: item.id, dimension: dimension.dimension, steps, keep_start: true, hold: hold ?? true }, signal);
   const items = await Promise.all(walk.items.map((stop) => lookUp(stop.id)));
   return { item, choices, dimension, walk, items };
 }
@@ -37,7 +44,7 @@ async function firstItem(state) {
   const [first] = await historyOf(state);
   if (first !== undefined) return first;
   const { items } = await api.search({ limit: 1 });
-  if (!items.length) throw new api.ApiError(0, "There are no items to walk through.");
+  if (!items.length) throw new api.ApiError(0, "There are no items to vary.");
   return items[0].id;
 }
 
@@ -50,7 +57,7 @@ async function dimensionsOf(item, wanted, card) {
   const extra = dimensions.find((one) => one.dimension === wanted);
   if (extra) return [...choices, extra];
   if (choices.length) return choices;
-  if (!dimensions.length) throw new api.ApiError(0, "This concept has no dimensions to walk along.");
+  if (!dimensions.length) throw new api.ApiError(0, "Nothing is known that could be varied in this group.");
   return dimensions.slice(0, 5);
 }
 

@@ -1,9 +1,8 @@
 // @ts-check
-// Where the stops are along the dimension, under the frames, over how many real users are where.
+// Where the stops are between the two ends, under the frames, over how many real users are where.
 
-import { sparkArea, ticks } from "../core/charts.js";
+import { sparkArea } from "../core/charts.js";
 import { svg } from "../core/dom.js";
-import { signed } from "../core/format.js";
 
 /** @import { Route } from "./route.js" */
 
@@ -19,7 +18,7 @@ export function scale({ dimension, walk }) {
   const middle = (/** @type {number} */ i) => (100 * (i + 0.5)) / values.length;
   return svg(
     "svg",
-    { class: "walk-scale", width: "100%", height: 116, role: "img", "aria-label": `Coordinates: ${values.map((value) => signed(value)).join(", ")}` },
+    { class: "walk-scale", width: "100%", height: HEIGHT + 8, role: "img", "aria-label": `Where the stops are between ${dimension.low} and ${dimension.high}` },
     svg("svg", { width: "100%", height: "100%", overflow: "hidden" }, hill(dimension, at)),
     svg(
       "svg",
@@ -30,10 +29,6 @@ export function scale({ dimension, walk }) {
       })),
     ),
     svg("line", { class: "walk-rule", x1: 0, x2: "100%", y1: HEIGHT, y2: HEIGHT }),
-    ticks(low, high, 8).filter((tick) => tick >= low && tick <= high).map((tick) => [
-      svg("line", { class: "walk-tick", x1: `${at(tick)}%`, x2: `${at(tick)}%`, y1: HEIGHT, y2: HEIGHT + 6 }),
-      svg("text", { class: "tick", x: `${at(tick)}%`, y: 110, "text-anchor": "middle" }, signed(tick, 1)),
-    ]),
     values.map((value, i) => svg("circle", {
       class: `walk-dot${walk.items[i].start ? " is-start" : ""}`, "data-stop": i, cx: `${at(value)}%`, cy: HEIGHT, r: 5,
     })),

@@ -1,10 +1,10 @@
 // @ts-check
 // The stops as a film strip, with the scale below.
 
-import { conceptColour } from "../core/colours.js";
 import { h } from "../core/dom.js";
-import { anything, signed } from "../core/format.js";
 import { thumb, titleOf } from "../core/items.js";
+import { differsText, factOf } from "./kept.js";
+import { startOf } from "./route.js";
 import { scale } from "./scale.js";
 
 /** @import { Item } from "#types" */
@@ -25,7 +25,7 @@ export class Strip {
     this.#frames = walk.items.map((stop, i) => frame(route, stop, items[i], i, does));
     const strip = h(
       "ol",
-      { class: "walk-strip", "aria-label": `${dimension.label}, from ${dimension.low} to ${dimension.high}`, on: { keydown: does.keys } },
+      { class: `walk-strip${does.hasPictures ? "" : " has-posters"}`, "aria-label": `${dimension.label}, from ${dimension.low} to ${dimension.high}`, on: { keydown: does.keys } },
       this.#frames.map(({ element }) => element),
     );
     const below = scale(route);
@@ -67,24 +67,30 @@ export class Strip {
  * @param {number} i
  * @param {{ hasPictures: boolean, go: (to: number) => void, open: (id: string) => void, walkFrom: (id: string) => void }} does
  */
-function frame({ dimension: { attribute } }, stop, item, i, does) {
-  const value = attribute === null ? null : (item.attributes[attribute] ?? null);
+function frame(route, stop, item, i, does) {
+  const fact = factOf(route.dimension, item);
+  const differs = differsText(stop.differs, item, route.items[startOf(route)], route.dimension);
   const open = h(
     "button",
     {
-      type: "button", class: "walk-frame", tabindex: "-1",
-      "aria-label": `${titleOf(stop)}, ${signed(stop.value)}${stop.start ? ", the start" : ""}`,
+      type: "button", class: "walk-frame", tabindex: "-1", title: titleOf(stop),
+      "aria-label": [titleOf(stop), stop.start && "the start", fact?.join(" "), differs].filter(Boolean).join(", "),
       on: { click: () => (does.go(i), does.open(stop.id)), focus: () => does.go(i) },
     },
-    (!does.hasPictures && facts(item)) || thumb(item, { lazy: false }),
+    thumb(item, { lazy: false }),
     stop.start && h("span", { class: "walk-start", text: "start" }),
-    h("span", { class: "walk-title", text: titleOf(stop) }),
-    value !== null && h("span", { class: "walk-value" }, h("span", { text: `${attribute} ` }), h("b", { text: anything(value) })),
+    does.hasPictures && h("span", { class: "walk-title", dir: "auto", text: titleOf(stop) }),
+    h(
+      "span",
+      { class: "walk-value" },
+      fact && h("span", {}, `${fact[0]} `, h("b", { dir: "auto", text: fact[1] })),
+      differs && h("span", { class: "walk-differs", dir: "auto", text: differs }),
+    ),
   );
   const from = stop.start
     ? null
     : h("button", {
-      type: "button", class: "walk-here link", tabindex: "-1", text: "Walk from here", "aria-label": `Walk from ${titleOf(stop)}`,
+      type: "button", class: "walk-here link", tabindex: "-1", text: "Vary this", "aria-label": `Vary ${titleOf(stop)}`,
       on: { click: () => does.walkFrom(stop.id) },
     });
   const element = h(
@@ -94,15 +100,4 @@ function frame({ dimension: { attribute } }, stop, item, i, does) {
     from ?? h("span", { class: "walk-here", "aria-hidden": "true" }),
   );
   return { element, open, from };
-}
-
-/**
- * In the place of a picture, where there are none.
- * @param {Item} item
- */
-function facts(item) {
-  const known = Object.entries(item.attributes).filter(([, value]) => value !== null && value !== "").slice(0, 5);
-  return known.length > 0 && h("span", { class: "walk-bare" },
-    h("span", { class: "dot", style: { "--c": conceptColour(item.concept) } }),
-    known.map(([name, value]) => h("span", { class: "walk-fact" }, h("span", { text: name }), h("b", { text: anything(value) }))));
 }

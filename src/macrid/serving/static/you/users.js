@@ -1,5 +1,5 @@
 // @ts-check
-// Choosing a known user: by id, the next, the previous, or any.
+// Choosing a known customer: by id or taste, the next, the previous, or any.
 
 import * as api from "../core/api.js";
 import { h, iconButton } from "../core/dom.js";
@@ -11,7 +11,7 @@ export class UserPicker {
   element;
   /** @type {App} */
   #app;
-  #box = userSearch(({ id }) => this.#choose(id));
+  #box = userSearch(({ id }) => this.#choose(id), (k) => this.#app.label(k));
   /** @type {string[]} The first so many. */
   #ids = [];
 
@@ -30,7 +30,7 @@ export class UserPicker {
 
   draw() {
     const { user } = this.#app.store.get();
-    this.#box.input.placeholder = user ?? "Choose a known user";
+    this.#box.input.placeholder = user === null ? "Choose a customer" : `Customer ${user}`;
     this.#box.element.classList.toggle("has-value", user !== null);
   }
 
