@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -53,8 +53,10 @@ class Lists:
 class Lexicon:
     """Words, sorted, and their owners."""
 
-    def __init__(self, texts: Iterable[Iterable[str]], heads: int = 1, weigh: Callable[[str], int] = len) -> None:
-        """texts: the words of each owner. heads: how many beginnings of words to know the letters of, 1 for none."""
+    def __init__(
+        self, texts: Iterable[Iterable[str]], heads: Sequence[int] = (), weigh: Callable[[str], int] = len
+    ) -> None:
+        """texts: the words of each owner. heads: lengths of beginnings of words whose letters are kept."""
         number: defaultdict[str, int] = defaultdict(count().__next__)
         sizes: list[int] = []
         tokens: list[int] = []
@@ -70,7 +72,7 @@ class Lexicon:
         self._codes, self.lengths = codes_of(self.words)
         self.weights = np.array(list(map(weigh, self.words)), dtype=np.int32)
         self._starts = np.cumsum(self.lengths) - self.lengths
-        self._heads = self._letters_of_heads(heads)
+        self._letters, self._heads = self._bits(heads)
 
     def place(self, word: str) -> int | None:
         place = bisect_left(self.words, word)
@@ -86,35 +88,42 @@ class Lexicon:
 
         prefixes: also words of which only a prefix is near.
         """
-        letters, heads = np.bitwise_or.reduce(_bits(codes_of([word])[0])), len(self._heads)
-        short, long = len(word) - most, len(word) + most
+        bits, short, long = _bits(codes_of([word])[0]), len(word) - most, len(word) + most
         close = self.lengths >= short
         if not prefixes:
             close &= self.lengths <= long
-        before, after = (short, long) if prefixes else (heads, heads)
-        close &= np.bitwise_count(letters & ~self._heads[min(after, heads) - 1]) <= most  # one letter per slip
-        if before < heads or not prefixes:
-            close &= np.bitwise_count(self._heads[before - 1] & ~letters) <= most
+            close &= _are_few(self._letters & ~_union(bits), most) & _are_few(_union(bits) & ~self._letters, most)
+        if head := max((length for length in self._heads if length <= short), default=0):
+            close &= _are_few(self._heads[head] & ~_union(bits[: head + most]), most)
+        if (head := max((length for length in self._heads if length <= long), default=0)) > most:
+            close &= _are_few(_union(bits[: head - most]) & ~self._heads[head], most)
         places = np.flatnonzero(close)
         whole, prefix = aligned(word, self._codes, self._starts[places], self.lengths[places], most)
         near = (prefix if prefixes else whole) <= most
         return places[near], whole[near], prefix[near]
 
-    def _letters_of_heads(self, count: int) -> np.ndarray:
-        """(count, words) of uint64, the letters of the beginnings of each word as bits; the last are of whole words.
-
-        Some letters share a bit.
-        """
+    def _bits(self, heads: Sequence[int]) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """(words,) the letters of each word, and those of the beginnings of each word."""
         bits = _bits(self._codes)
-        heads = np.zeros((count, len(self.words)), dtype=np.uint64)
-        for place in range(count - 1):
+        letters = np.bitwise_or.reduceat(bits, self._starts) if len(bits) else np.zeros(0, dtype=np.uint64)
+        seen, kept = np.zeros(len(self.words), dtype=np.uint64), dict[int, np.ndarray]()
+        for place in range(max(heads, default=0)):
             has = self.lengths > place
-            heads[place] = heads[place - 1]
-            heads[place, has] |= bits[self._starts[has] + place]
-        if len(bits):
-            heads[-1] = np.bitwise_or.reduceat(bits, self._starts)
-        return heads
+            seen[has] |= bits[self._starts[has] + place]
+            if place + 1 in heads:
+                kept[place + 1] = seen.copy()
+        return letters, kept
 
 
 def _bits(codes: np.ndarray) -> np.ndarray:
+    """Letters as bits; some share one."""
     return np.left_shift(np.uint64(1), (codes % 61).astype(np.uint64))
+
+
+def _union(bits: np.ndarray) -> np.uint64:
+    return np.bitwise_or.reduce(bits)
+
+
+def _are_few(letters: np.ndarray, most: int) -> np.ndarray:
+    """Letters that one word has and the other lacks: each slip explains one."""
+    return np.bitwise_count(letters) <= most

@@ -18,6 +18,7 @@ from macrid.control.spelling import singular, typos_allowed
 
 MOST_WORDS = 24  # of a query
 MOST_SLIPPED = 12  # words of a query in which slips are looked for
+MOST_COMPARED = 1_000_000  # words of titles to look for them, in all
 
 SLIP, RARE_SLIP, JOINED, UNSAID = 4, 6, 2, 4
 """Costs; a rare slip is any but swapped letters in a word of three."""
@@ -68,7 +69,7 @@ class Comparison:
         self._index, self._slips, self._attributes = index, slips, attributes
         self.query = words
         self.words = list(dict.fromkeys(self._taken_apart(words)))[:MOST_WORDS]
-        self._left = MOST_SLIPPED
+        self._left = min(MOST_SLIPPED, 1 + MOST_COMPARED // (1 + len(index.titles.words) + len(index.joined.words)))
         self._by_title: list[np.ndarray] = []
         self._by_word: list[np.ndarray] = []
         self._values: list[np.ndarray] = []

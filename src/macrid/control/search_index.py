@@ -24,10 +24,11 @@ YEAR = re.compile(r"\(([0-9]{4})(?:[-–][0-9]{0,4})?\)\s*$")
 ELISION = re.compile(rf"(?<!\w)(?:[cdjlmnst]|qu|all|dell|nell|un)[{APOSTROPHES}](\w+)", re.IGNORECASE)
 LONGEST_VALUE = 60  # characters; longer ones are descriptions
 MOST_NUMBERS = 200  # distinct values of integers that are surely no ids
+MOST_WORDS = 64  # of a title
 MOST_JOINED = 24  # words of a title that may be written as one with the next
 MOST_SCANNED = 200  # characters of a title in which any part of a word is found
 MOST_CONTAINING = 10_000  # items found by a part of a word
-HEADS = 12  # beginnings of words whose letters are known
+HEADS = range(1, 12)  # lengths of beginnings of words whose letters are kept
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Title:
 
     @property
     def searched(self) -> Iterable[str]:
-        return dict.fromkeys([*self.words, *self.more, *self.elided])
+        return dict.fromkeys([*self.words, *self.more, *self.elided][:MOST_WORDS])
 
     @property
     def scanned(self) -> str:
@@ -108,7 +109,7 @@ class SearchIndex:
         """Whose owners are items."""
         joined = [title.joined() for title in read]
         weights = {word: weight for words in joined for word, weight in words.items()}
-        self.joined = Lexicon(joined, weigh=weights.__getitem__)
+        self.joined = Lexicon(joined, HEADS[5::5], weigh=weights.__getitem__)
         """Words that people may write as one; owners are items."""
         self.forms = np.array([title.forms() for title in read], dtype=np.int64).reshape(-1, 4).T
         """(4, items) see `Title.forms`."""
