@@ -7,6 +7,34 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Account: {
+            rank: number;
+            of: number;
+            listed: boolean;
+            score: number;
+            stages: components["schemas"]["AccountStage"][];
+            parts: components["schemas"]["AccountPart"][];
+            left_out: string[];
+        };
+        AccountPart: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            places: number;
+            amount: number;
+            item?: string | null;
+            count?: number | null;
+            move?: components["schemas"]["Move"] | null;
+            rule?: string | null;
+            standing?: boolean | null;
+        };
+        AccountStage: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            rank: number;
+            score: number;
+        };
         AddItemsRequest: {
             items: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -185,6 +213,45 @@ export interface components {
             low?: components["schemas"]["Example"][];
             /** @default [] */
             high?: components["schemas"]["Example"][];
+        };
+        ExplainRequest: {
+            /** @default 10 */
+            n?: number;
+            /** @default true */
+            exclude_seen?: boolean;
+            exclude?: (string | number)[] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
+            /** @default [] */
+            moves?: components["schemas"]["Move"][];
+            /** @default true */
+            bounded?: boolean;
+            run?: string | null;
+            include?: (string | number)[] | null;
+            concept?: number | null;
+            items: (string | number)[];
+        };
+        Explained: {
+            unknown: string[];
+            items: components["schemas"]["Explanation"][];
+            moves?: components["schemas"]["Move"][] | null;
+            /** @default false */
+            fallback?: boolean;
+            /** @default [] */
+            warnings?: string[];
+        };
+        Explanation: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            new?: boolean | null;
+            placed?: string | null;
+            share: number | null;
+            account: components["schemas"]["Account"];
         };
         Found: {
             id: string;
@@ -426,6 +493,7 @@ export interface components {
             share: number | null;
             pulls: components["schemas"]["Pull"][];
             placed?: string | null;
+            account?: components["schemas"]["Account"] | null;
         };
         RecommendRequest: {
             /** @default 10 */

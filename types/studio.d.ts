@@ -3,11 +3,16 @@ import type { Live } from "../src/macrid/serving/static/core/live.js";
 import type { Store } from "../src/macrid/serving/static/core/store.js";
 
 type Schemas = components["schemas"];
+export type Account = Schemas["Account"];
+export type AccountPart = Schemas["AccountPart"];
 export type Attribute = Schemas["Attribute"];
 export type Change = Schemas["Change"];
 export type Concept = Schemas["Concept"];
 export type Dimension = Schemas["Dimension"];
 export type Encoded = Schemas["Encoded"];
+export type Explained = Schemas["Explained"];
+export type ExplainRequest = Schemas["ExplainRequest"];
+export type Explanation = Schemas["Explanation"];
 export type Found = Schemas["Found"];
 export type Item = Schemas["Item"];
 export type Map = Schemas["Map"];
@@ -98,6 +103,8 @@ export interface App {
   removeFromHistory(id: string): void;
   openItem(id: string): void;
   walkFrom(id: string): void;
+  /** Where the page has such a thing. */
+  moreLike?(id: string): void;
   refreshCard(): Promise<void>;
   toast(text: string, options?: { undo?: (() => unknown) | null; kind?: string }): void;
   announce(text: string): void;
