@@ -258,7 +258,7 @@ def _of_history(model: Recommender, history: np.ndarray, kind: Kind, own: Split,
     items = model.describe(history[chosen], np.zeros(len(chosen)))
     for at, item in zip(chosen.tolist(), items, strict=True):
         amount = int(own.scores[at]) / THOUSANDTHS
-        yield Part(kind, item.title or str(item.id), int(own.places[at]), amount, item.id)
+        yield Part(kind, (item.title or "").strip() or str(item.id), int(own.places[at]), amount, item.id)
     others = np.delete(np.arange(len(history)), chosen)
     if len(others):
         label = f"{len(others):,} {'other ' * bool(len(chosen))}items of the history"

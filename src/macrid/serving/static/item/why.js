@@ -12,6 +12,7 @@ import { placeBefore, raisedBy, rowsOf, strongest, total } from "./sums.js";
 /** @import { Row } from "./sums.js" */
 
 const NAMED = 3; // in the sentence
+const LONGEST = 80; // characters of a title there
 
 export class Why {
   element = h("section", { class: "why", hidden: true, "aria-live": "polite" });
@@ -93,7 +94,7 @@ export class Why {
     }
     if (isPopular && !rows.length) return [...said, "There is no history yet: this is what is popular."];
     if (!rows.length) {
-      const titles = raisedBy(account, 2).map((text) => h("em", { dir: "auto", text }));
+      const titles = raisedBy(account, 2).map(title);
       const speak = titles.length ? [" In the history, ", titles[0], titles.length > 1 && [" and ", titles[1]], titles.length > 1 ? " speak" : " speaks", " for it most."] : [];
       return [...said, "The same place as for customers in general.", ...speak];
     }
@@ -104,7 +105,7 @@ export class Why {
   /** @param {Row[]} rows @returns {Child[]} */
   #listed(rows) {
     const { named, others, places } = strongest(rows, NAMED);
-    const shown = (/** @type {Row} */ row, label = this.#label(row)) => (row.kind === "item" ? h("em", { dir: "auto", text: label }) : row.kind === "rule" ? `“${label}”` : label);
+    const shown = (/** @type {Row} */ row, label = this.#label(row)) => (row.kind === "item" ? title(label) : row.kind === "rule" ? `“${label}”` : label);
     const parts = named.map((row) => [shown(row), ` ${change(row.places)}`]);
     if (others) parts.push([`${count(others, "other")} ${change(places)}`]);
     return parts.flatMap((part, at) => (at ? [", ", ...part] : part));
@@ -177,7 +178,7 @@ export class Why {
   #details({ stages, parts, score }) {
     const name = this.#app.card.score_name === "log p" ? "Log-probability" : "Score";
     const by = { history: " (model)", neighbours: " (neighbours)", rule: "", move: "", everybody: "" };
-    const line = (/** @type {string} */ label, /** @type {string} */ value) => h("tr", {}, h("th", { scope: "row", dir: "auto", text: label }), h("td", { text: value }));
+    const line = (/** @type {string} */ label, /** @type {string} */ value) => h("tr", {}, h("th", { scope: "row" }, h("span", { class: "why-label", dir: "auto", text: label })), h("td", { text: value }));
     return h(
       "details",
       { class: "why-details" },
@@ -194,6 +195,9 @@ export class Why {
     );
   }
 }
+
+/** In a sentence, where it must not be endless. @param {string} text */
+const title = (text) => h("em", { dir: "auto", text: text.length > LONGEST ? `${[...text.slice(0, LONGEST)].slice(0, -1).join("")}…` : text });
 
 const heading = () => h("h3", { text: "Why is this here?" });
 
