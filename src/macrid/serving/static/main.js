@@ -199,7 +199,7 @@ function hero() {
   byId("hero").append(
     h("span", { class: "quiet", text: "Nothing here changes what customers really get." }),
     h("button", { type: "button", class: "text-button", text: "Show me around", on: { click: async () => (await import("./tour/tour.js")).start(app) } }),
-    ...(app.card.can_train ? [h("button", { type: "button", class: "text-button", text: "Open your own data", on: { click: () => document.querySelector(/** @type {"button"} */ (".training-open"))?.click() } })] : []),
+    ...(app.card.can_train ? [h("button", { type: "button", class: "text-button", text: "Try it with your own data", on: { click: () => document.querySelector(/** @type {"button"} */ (".training-open"))?.click() } })] : []),
   );
   byId("hero").after(away);
 }
