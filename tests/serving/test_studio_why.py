@@ -83,7 +83,7 @@ def test_sliders_and_rules_are_parts_of_the_sum(visit, shop_site):
     labels = why.locator(".why-label").all_inner_texts()
     by_sliders = [part for part in account["parts"] if part["kind"] == "move" and part["places"]]
     for part in by_sliders:
-        label = f"{concepts[mugs]['label']} at 60 %" if part["move"].get("share") else "price ↓"
+        label = f"{concepts[mugs]['label']} at 60 %" if part["move"].get("share") else "Price ↓"
         assert label in labels
     assert {"Filter: price < 80", "Boost +0.7: price < 30", "Diversity 0.3"} & set(labels)
     before = [stage for stage in account["stages"] if stage["kind"] != "move"][-1]["rank"]

@@ -122,8 +122,8 @@ export class Why {
   #slider({ concept, towards, amount, share, name }, otherwise) {
     const group = typeof concept === "number" ? this.#app.label(concept) : null;
     if (typeof share === "number" && group !== null) return `${group} at ${percent(share)}`;
-    if (typeof towards === "string") return `${towards.split(": ").at(-1)} ${(amount ?? 0) < 0 ? "↓" : "↑"}`;
-    return name && group !== null ? `${name}, ${group}` : sentenceCase(otherwise);
+    if (typeof towards === "string") return sentenceCase(`${towards.split(": ").at(-1)} ${(amount ?? 0) < 0 ? "↓" : "↑"}`);
+    return sentenceCase(name && group !== null ? `${name}, ${group}` : otherwise);
   }
 
   /** @param {Account} account @param {Row[]} rows */
@@ -202,7 +202,7 @@ const title = (text) => h("em", { dir: "auto", text: text.length > LONGEST ? `${
 const heading = () => h("h3", { text: "Why is this here?" });
 
 /** @param {number} places */
-const change = (places) => `${places < 0 ? "−" : "+"}${number(Math.abs(places))}`;
+const change = (places) => `${places < 0 ? "−" : places ? "+" : "±"}${number(Math.abs(places))}`;
 
 /** @param {number} places */
 const steps = (places) => `${places > 0 ? "Up" : "Down"} ${count(Math.abs(places), "place")}`;
