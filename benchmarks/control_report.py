@@ -1,4 +1,4 @@
-"""The tables of docs/control.md, from the results of benchmarks/control.py and benchmarks/labels.py."""
+"""The tables of docs/control.md, from the results of benchmarks/control.py, labels.py, global_sliders.py, cohort.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks import global_sliders
 from benchmarks.measuring import filled_from
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,6 +45,8 @@ def filled(text: str) -> str:
         "labels": ("labels.json", labels),
         "speed": ("control-speed.json", speed),
         "walks": ("walks.json", walks),
+        "global sliders": ("global-sliders.json", global_sliders.table),
+        "cohort": ("cohort.json", cohort),
     }
     return filled_from(text, RESULTS, parts)
 
@@ -185,6 +188,22 @@ def walks(results: dict[str, Any]) -> str:
     )
 
 
+def cohort(results: dict[str, Any]) -> str:
+    """What a slider or a rule tried on many users takes."""
+    lines = _head("tried on all at once", "lists and summary", "the engine, one by one", "ratio")
+    for way, found in results["ways"].items():
+        together, apart = (f"{1000 * found[part]:.0f} ms" for part in ("together", "apart"))
+        lines.append(_row(way, together, apart, f"{found['apart'] / found['together']:.1f}"))
+    request, page = (results[part] for part in ("request to result", "slider to numbers"))
+    served = (
+        f"Over HTTP a slider takes {request['median']:.0f} ms (95 %: {request['p95']:.0f}); from letting go to the"
+        f" numbers on the page, it takes {page['median']:.0f} ms (95 %: {page['p95']:.0f})"
+    )
+    busy = f", load {results['load']:.1f}" if results.get("load", 0) > 1.5 else ""
+    where = f"{results['machine']['cpu']}, {results['machine']['cores']} cores{busy}, {results['date']}"
+    return "\n".join(lines) + f"\n\n{results['items']:,} items, {results['users']:,} users. {served}. {where}."
+
+
 def _head(*names: str) -> list[str]:
     return [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
 
@@ -215,3 +234,7 @@ def _where(results: dict[str, Any]) -> str:
     machine, versions = results["about"]["machine"], results["about"]["versions"]
     place = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
     return f"{place}, torch {versions['torch']}, {results['about']['date']}."
+
+
+if __name__ == "__main__":
+    write()

@@ -7,6 +7,34 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Account: {
+            rank: number;
+            of: number;
+            listed: boolean;
+            score: number;
+            stages: components["schemas"]["AccountStage"][];
+            parts: components["schemas"]["AccountPart"][];
+            left_out: string[];
+        };
+        AccountPart: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            places: number;
+            amount: number;
+            item?: string | null;
+            count?: number | null;
+            move?: components["schemas"]["Move"] | null;
+            rule?: string | null;
+            standing?: boolean | null;
+        };
+        AccountStage: {
+            /** @enum {string} */
+            kind: "everybody" | "history" | "neighbours" | "rule" | "move";
+            label: string;
+            rank: number;
+            score: number;
+        };
         AddItemsRequest: {
             items: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -201,6 +229,12 @@ export interface components {
             before: number;
             after: number;
         };
+        CurvePoint: {
+            epoch: number;
+            accuracy: number | null;
+            loss: number;
+            is_best: boolean;
+        };
         Diff: {
             before: string | null;
             after: string;
@@ -289,6 +323,23 @@ export interface components {
             /** @default [] */
             warnings?: string[];
         };
+        EventColumns: {
+            user?: string | null;
+            item?: string | null;
+            rating?: string | null;
+        };
+        EventCounts: {
+            rows: number;
+            users: number;
+            items: number;
+            below_min_rating: number;
+            duplicates: number;
+            short_users: number;
+            short_rows: number;
+            kept_users: number;
+            kept_items: number;
+            kept_rows: number;
+        };
         EventsAdded: {
             added: number;
             known: number;
@@ -296,6 +347,22 @@ export interface components {
         };
         EventsRequest: {
             events: components["schemas"]["NewEvent"][];
+        };
+        ExaminedFile: {
+            is_table: boolean;
+            format: string | null;
+            columns: components["schemas"]["FileColumn"][];
+            columns_total: number;
+            preview: string[][];
+            roles: {
+                [key: string]: string | null;
+            };
+            counts: components["schemas"]["EventCounts"] | null;
+            ratings: components["schemas"]["Ratings"] | null;
+            items: components["schemas"]["ItemsTable"] | null;
+            problems: string[];
+            warnings: string[];
+            can_train: boolean;
         };
         Example: {
             id: string;
@@ -306,6 +373,52 @@ export interface components {
             low?: components["schemas"]["Example"][];
             /** @default [] */
             high?: components["schemas"]["Example"][];
+        };
+        ExplainRequest: {
+            /** @default 10 */
+            n?: number;
+            /** @default true */
+            exclude_seen?: boolean;
+            exclude?: (string | number)[] | null;
+            rules?: components["schemas"]["Rules"] | null;
+            /** @default [] */
+            moves?: components["schemas"]["Move"][];
+            /** @default true */
+            bounded?: boolean;
+            run?: string | null;
+            history?: (string | number)[] | null;
+            user?: string | number | null;
+            include?: (string | number)[] | null;
+            concept?: number | null;
+            items: (string | number)[];
+        };
+        Explained: {
+            unknown: string[];
+            items: components["schemas"]["Explanation"][];
+            moves?: components["schemas"]["Move"][] | null;
+            /** @default false */
+            fallback?: boolean;
+            /** @default [] */
+            warnings?: string[];
+        };
+        Explanation: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            share: number | null;
+            account: components["schemas"]["Account"];
+        };
+        FileColumn: {
+            name: string;
+            /** @enum {string} */
+            kind: "number" | "text" | "date" | "yes or no" | "list" | "empty";
+            examples: string[];
         };
         Found: {
             id: string;
@@ -358,6 +471,19 @@ export interface components {
             high: number;
             counts: number[];
         };
+        Hit: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            matched: string[];
+        };
         Item: {
             id: string;
             title: string | null;
@@ -397,7 +523,7 @@ export interface components {
         ItemPage: {
             total: number;
             offset: number;
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["Hit"][];
         };
         ItemRef: {
             id: string;
@@ -407,6 +533,11 @@ export interface components {
             ids: (string | number)[];
             /** @default false */
             attributes?: boolean;
+        };
+        ItemsTable: {
+            has_titles: boolean;
+            attributes: string[];
+            notes: string[];
         };
         JsonValue: unknown;
         Limits: {
@@ -527,6 +658,7 @@ export interface components {
             has_pictures: boolean;
             can_edit: boolean;
             can_rename: boolean;
+            can_train: boolean;
             score_name: string;
             metrics: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -601,6 +733,19 @@ export interface components {
             title?: string | null;
             amount: number;
         };
+        RatingCount: {
+            value: number;
+            rows: number;
+        };
+        Ratings: {
+            lowest: number;
+            highest: number;
+            values: components["schemas"]["RatingCount"][];
+        };
+        ReadRequest: {
+            columns?: components["schemas"]["EventColumns"] | null;
+            min_rating?: number | null;
+        };
         Ready: {
             /** @constant */
             status: "ok";
@@ -613,6 +758,7 @@ export interface components {
             share: number | null;
             pulls: components["schemas"]["Pull"][];
             placed?: string | null;
+            account?: components["schemas"]["Account"] | null;
         };
         RecommendRequest: {
             /** @default 10 */
@@ -704,6 +850,7 @@ export interface components {
             name: string;
             run_id: string;
             model: string;
+            source: string | null;
             items: number;
             trained: string;
             accuracy: number | null;
@@ -805,6 +952,55 @@ export interface components {
             concept: number | string;
             /** @default 0.25 */
             at_least?: number;
+        };
+        TrainRequest: {
+            /** @default auto */
+            concepts?: number | "auto";
+            /**
+             * @default best
+             * @enum {string}
+             */
+            effort?: "quick" | "best";
+        };
+        Training: {
+            /** @enum {string} */
+            state: "idle" | "uploading" | "examining" | "understood" | "training" | "ready";
+            message: string | null;
+            files: {
+                [key: string]: string;
+            };
+            choice: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            understood: components["schemas"]["ExaminedFile"] | null;
+            progress: components["schemas"]["TrainingProgress"] | null;
+            result: components["schemas"]["TrainingResult"] | null;
+            limit: number;
+        };
+        TrainingProgress: {
+            phase: string;
+            text: string;
+            done: number;
+            total: number | null;
+            epochs: number;
+            curve: components["schemas"]["CurvePoint"][];
+            notes: string[];
+            is_stopping: boolean;
+            seconds: number;
+            seconds_left: number | null;
+        };
+        TrainingResult: {
+            run: string;
+            accuracy: number | null;
+            baselines: {
+                [key: string]: number | null;
+            };
+            epochs: number | null;
+            best_epoch: number | null;
+            seconds: number | null;
+            concepts: number | null;
+            is_stopped: boolean;
+            curve: components["schemas"]["CurvePoint"][];
         };
         TraverseRequest: {
             item?: string | number | null;

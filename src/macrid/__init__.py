@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from macrid.concepts.meaning import Axes, Fit, Meaning
     from macrid.concepts.names import ConceptName, DimensionName, Names
     from macrid.concepts.understanding import Choice, understand
+    from macrid.control.account import Account, Part, Stage
     from macrid.control.batch import recommend_many
     from macrid.control.explain import Pull, Reason, Reasons, explain
     from macrid.control.moves import Move
@@ -56,15 +57,16 @@ if TYPE_CHECKING:
     from macrid.workflow import TrainedRun, train
 
 __all__ = [
-    "EASE", "AddedItems", "Axes", "Boost", "CallbackWarning", "Change", "Choice", "CollapseWarning", "Comparison",
-    "ConceptName", "DataError", "DatabaseError", "Difference", "DimensionName", "DiversityCost", "EditedWarning",
-    "Effect", "Encoding", "Epoch", "Evaluation", "FallbackWarning", "Fit", "HeldOut", "Ids", "Interactions",
-    "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE", "Names", "NewItem",
-    "Placement", "Popularity", "Posterior", "Progress", "Pull", "RangeWarning", "ReadReport", "Reason", "Reasons",
-    "Recommendations", "Recommender", "RequestError", "Rules", "RulesWarning", "RunError", "ScoredItem",
-    "SettingsError", "Shelf", "Split", "Steered", "Stop", "StudyError", "TrainedRun", "TrainingError", "Traversal",
-    "UnknownItemsWarning", "__version__", "add_items", "callbacks", "compare", "datasets", "diff", "evaluate",
-    "explain", "knobs", "load", "recommend_many", "remove_items", "steer", "train", "traverse", "understand",
+    "EASE", "Account", "AddedItems", "Axes", "Boost", "CallbackWarning", "Change", "Choice", "CollapseWarning",
+    "Comparison", "ConceptName", "DataError", "DatabaseError", "Difference", "DimensionName", "DiversityCost",
+    "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "FallbackWarning", "Fit", "HeldOut", "Ids",
+    "Interactions", "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE",
+    "Names", "NewItem", "Part", "Placement", "Popularity", "Posterior", "Progress", "Pull", "RangeWarning",
+    "ReadReport", "Reason", "Reasons", "Recommendations", "Recommender", "RequestError", "Rules", "RulesWarning",
+    "RunError", "ScoredItem", "SettingsError", "Shelf", "Split", "Stage", "Steered", "Stop", "StudyError", "TrainedRun",
+    "TrainingError", "Traversal", "UnknownItemsWarning", "__version__", "add_items", "callbacks", "compare", "datasets",
+    "diff", "evaluate", "explain", "knobs", "load", "recommend_many", "remove_items", "steer", "train", "traverse",
+    "understand",
 ]  # fmt: skip
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
@@ -74,6 +76,7 @@ _HOME = {  # imported when first used, so that `import macrid` and `macrid --hel
         "macrid.concepts.meaning": "Axes Fit Meaning",
         "macrid.concepts.names": "ConceptName DimensionName Names",
         "macrid.concepts.understanding": "Choice understand",
+        "macrid.control.account": "Account Part Stage",
         "macrid.control.batch": "recommend_many",
         "macrid.control.explain": "Pull Reason Reasons explain",
         "macrid.control.moves": "Move",

@@ -324,6 +324,9 @@ class ServingSettings(Settings):
     edits: Literal["auto", "yes", "no"] = "auto"
     """Whether people may rename, reload, add items and change rules; auto: only if the service requires a token, or
     is local and has no other names (`hosts`), as behind a proxy."""
+    training: Literal["auto", "yes", "no"] = "auto"
+    """Whether people may bring a file and train on it, which writes runs beside this one; auto: only if they may edit,
+    and the service is local, has no other names and has one process."""
     hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[^*]+)$")], ...] = ()
     """Accepted Host headers, such as shop.example or *.shop.example; by default this machine's names if it listens on
     a local address, otherwise any."""
@@ -358,6 +361,8 @@ class ServingSettings(Settings):
     """Most moves in a request."""
     max_body: int = Field(4 * 2**20, ge=1_024)
     """Largest request body, in bytes."""
+    max_upload: int = Field(2 * 2**30, ge=1_024)
+    """Largest file to train on, in bytes."""
     max_header: int = Field(32 * 2**10, ge=1_024)
     """Largest request header, in bytes, including the address."""
     max_connections: int = Field(1_000, ge=1)

@@ -1,9 +1,12 @@
 """Users listed with their tastes, searched and sorted by them, however many there are."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from macrid import manifest, runs
 from macrid.data.ids import Ids
 from macrid.serving import tastes as module
 from macrid.serving.schemas import about
@@ -59,12 +62,25 @@ def test_a_query_may_name_the_value_of_an_attribute(client, shop_model):
     colour = shop_model.table["colour"].to_pylist()
     value = next(name for name in dict.fromkeys(colour) if name is not None)
     page = ok(client.get("/v1/users", params={"q": value, "limit": 100}))
-    assert page["taste"] == {"name": f"colour: {value}", "concepts": []}
+    assert page["taste"] == {"name": value, "concepts": []}
     of = dict(zip(map(str, shop_model.items), colour, strict=True))
     for user in page["users"][:5]:
         history = [item["id"] for item in ok(client.get(f"/v1/users/{user['id']}"))["history"]]
         assert user["taste"] == pytest.approx(np.mean([of[item] == value for item in history]), abs=1e-4)
         assert user["taste"] >= module.LEAST
+
+
+def test_a_number_is_the_start_of_an_id_before_it_is_a_taste(client_of, own_run, tmp_path):
+    items = [item["id"] for item in ok(client_of(own_run).get("/v1/items"))["items"]]
+    names = json.loads((own_run / "names.json").read_text("utf-8"))
+    names["concepts"][0]["name"] = "since 1997"
+    (own_run / "names.json").write_text(json.dumps(names), "utf-8")
+    manifest.seal(own_run, runs.FILES)
+    events = tmp_path / "events.csv"
+    events.write_text("user,item\n" + "".join(f"{user},{item}\n" for user in (19, 191, 7) for item in items), "utf-8")
+    client = client_of(own_run, users=str(events))
+    assert [user for user, _ in sizes(client, q="19")] == ["19", "191"]
+    assert ok(client.get("/v1/users", params={"q": "199"}))["taste"] == {"name": "since 1997", "concepts": [0]}
 
 
 @pytest.mark.parametrize("text", ["b", "b ags", "'", "(", "-", "  "])

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { forPeople } from "../../src/macrid/serving/static/core/messages.js";
 import { scoreFacts, tasteFacts, trainingText } from "../../src/macrid/serving/static/report/words.js";
 import { curlOf, fieldsOf, operationsOf, shapeOf } from "../../src/macrid/serving/static/docs/reading.js";
 
@@ -53,4 +54,11 @@ test("the page about the API reads the service's description", () => {
   assert.deepEqual(fieldsOf(document, ask.body ?? {}).map(({ name, schema, isRequired }) => [name, shapeOf(schema), isRequired]), [["ids", "list of string or integer", true], ["move", "Move", false]]);
   assert.equal(curlOf(document, ask, "http://x"), "curl -s http://x/v1/a \\\n  -H 'Content-Type: application/json' \\\n  -d '{\"ids\":[\"it'\\''s\"]}'");
   assert.equal(curlOf(document, forget, "http://x"), "curl -s -X DELETE http://x/v1/b");
+});
+
+test("messages for programs are told to people without addresses and options", () => {
+  assert.equal(forPeople("no user 'x'; known users: test-0, test-1 … (GET /v1/users)"), "no customer 'x'; some that are known: test-0, test-1 …");
+  assert.equal(forPeople("renaming and reloading are switched off (--edits no)"), "renaming and reloading are switched off");
+  assert.equal(forPeople("no such endpoint; see /docs or /v1/openapi.json"), "no such endpoint");
+  assert.equal(forPeople("'Alien (1979)' has no picture (yet)"), "'Alien (1979)' has no picture (yet)");
 });

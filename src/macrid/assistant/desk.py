@@ -141,10 +141,12 @@ class Desk:
         for at, reason in zip(positions, explain(self.model, liked, ids), strict=True):
             item = self._item(int(at), reason.item.score)
             raised = [pull.title or str(pull.id) for pull in reason.pulls if pull.amount > 0]
-            reasons.append(shapes.Reason(item=item, share=reason.share, raised_by=raised))
+            place = {"place": reason.account.rank, "place_for_everybody": reason.account.stages[0].rank}
+            moved = [shapes.Moved(by=part.label, places=part.places) for part in reason.account.merged if part.places]
+            reasons.append(shapes.Reason(item=item, share=reason.share, raised_by=raised, **place, moved=moved))
             parts = [] if reason.share is None else [f"{reason.share:.0%} of what is liked is {item.concept}"]
             parts.append(f"raised by {', '.join(raised)}" if raised else "none of the liked items raises it")
-            lines.append(f"{item.title or item.id}: {'; '.join(parts)}")
+            lines.append(f"{item.title or item.id}: {'; '.join([*parts, str(reason.account)])}")
         return shapes.Explained(reasons=reasons, understood=[*understood, *others]), lines_of(lines)
 
     @answering(shapes.Items)

@@ -50,12 +50,25 @@ class Steered(Items):
     went_out: list[str] = []
 
 
+class Moved(Shape):
+    by: str
+    """An item that is liked, or several."""
+    places: int
+    """Positive: up."""
+
+
 class Reason(Shape):
     item: Item
     share: float | None = None
     """Share of the liked items in the item's concept: 0 to 1."""
     raised_by: list[str] = []
     """Titles of liked items that raised its score, strongest first."""
+    place: int | None = None
+    """In the list of recommendations."""
+    place_for_everybody: int | None = None
+    """By popularity."""
+    moved: list[Moved] = []
+    """What the difference is due to; places add up."""
 
 
 class Explained(Answer):

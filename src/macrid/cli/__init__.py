@@ -24,6 +24,7 @@ from macrid.cli import (
     serve,
     similar,
     steer,
+    studio,
     train,
     traverse,
     tune,
@@ -57,6 +58,7 @@ app.command()(names.names)
 app.add_typer(items.app, name="items")
 app.command("map")(map.draw_map)
 app.command(cls=Command)(serve.serve)
+app.command(cls=Command)(studio.studio)
 app.command()(mcp.mcp)
 app.add_typer(users.app, name="users")
 app.command()(reproduce.reproduce)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, error_console, items_table, print_json, table, working
-from macrid.cli.serve import start
+from macrid.cli.serve import TRAINING, as_setting, start
 from macrid.cli.train import Display, example_command, print_report
 from macrid.errors import RangeWarning, RunError
 from macrid.files import check_free
@@ -19,7 +19,9 @@ from macrid.settings import ServingSettings
 
 if TYPE_CHECKING:
     from macrid.data.ids import Id
+    from macrid.data.split import Split
     from macrid.models.macridvae import MacridVAE
+    from macrid.workflow import TrainedRun
 
 ORIGIN = {"source": "demo"}
 
@@ -32,31 +34,19 @@ def demo(
     ),
     seed: int = typer.Option(0, help="Seed for the shop and the training."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not an earlier demo."),
+    training: bool | None = TRAINING,
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
     """Train on the built-in shop, compare with the best possible score, show what was learned, and open the studio.
 
     Example: macrid demo --out demo-run
     """
-    from macrid.data.shop import generate
+    from macrid import runs
     from macrid.evaluation.agreement import nmi
-    from macrid.models.macridvae import MacridVAE
-    from macrid.runs import FILES, TRAINING
-    from macrid.workflow import train
 
-    check_free(out, overwrite or _is_demo(out), RunError, replaceable=(*FILES, TRAINING))
-    with working("building the shop"):
-        shop = generate(seed=seed)
-        split = shop.split()
-    error_console.print(
-        f"the shop: {len(shop.interactions.users):,} users, {len(shop.interactions.items):,} items in"
-        f" {len(shop.category_names)} categories, {len(shop.interactions):,} interactions"
-    )
-    model = MacridVAE(concepts=len(shop.category_names))
-    oracle = shop.oracle(split.test, split.items, 100)
-    with Display() as display:
-        best = {"oracle": {"ndcg@100": oracle}}
-        run = train(split, out, model=model, overwrite=True, progress=display, origin=ORIGIN, scores=best, seed=seed)
+    check_free(out, overwrite or _is_demo(out), RunError, replaceable=(*runs.FILES, runs.TRAINING))
+    run, split = train_shop(out, seed, overwrite=True)
+    model = cast("MacridVAE", run.model)
     report = dict(run.metrics)
     categories = split.train.table.column("category").to_numpy(zero_copy_only=False)  # type: ignore[union-attr]
     report["nmi"] = nmi(model.concepts_of_items(), categories)
@@ -64,6 +54,7 @@ def demo(
         print_json({"run": str(out), **report})
         return
     print_report(report)
+    oracle = report["oracle"]["ndcg@100"]
     reached = report["test"]["metrics"]["ndcg@100"]["mean"] / oracle
     console.print(f"the best possible NDCG@100 here is {oracle:.4f}; this model reaches {reached:.0%} of it")
     console.print("\nconcepts and the shop's categories", style="bold", end="")
@@ -76,18 +67,39 @@ def demo(
     console.print(f"\n{out}: ready; next: {example_command(model, out)}", soft_wrap=True)
     if not no_serve:
         console.print()
-        start(out, ServingSettings.make({} if port is None else {"port": port}), or_next_port=port is None)
+        settings = {"training": as_setting(training)} | ({} if port is None else {"port": port})
+        start(out, ServingSettings.make(settings), or_next_port=port is None)
+
+
+def train_shop(out: Path, seed: int = 0, **options: Any) -> tuple[TrainedRun, Split]:
+    """Train on the built-in shop, showing progress; options: as for `macrid.train`."""
+    from macrid.data.shop import generate
+    from macrid.models.macridvae import MacridVAE
+    from macrid.workflow import train
+
+    with working("building the shop"):
+        shop = generate(seed=seed)
+        split = shop.split()
+    error_console.print(
+        f"the shop: {len(shop.interactions.users):,} users, {len(shop.interactions.items):,} items in"
+        f" {len(shop.category_names)} categories, {len(shop.interactions):,} interactions"
+    )
+    model = MacridVAE(concepts=len(shop.category_names))
+    best = {"oracle": {"ndcg@100": shop.oracle(split.test, split.items, 100)}}
+    with Display() as display:
+        run = train(split, out, model=model, progress=display, origin=ORIGIN, scores=best, seed=seed, **options)
+    return run, split
 
 
 def _is_demo(out: Path) -> bool:
     """Whether the folder holds only an earlier demo, which can be remade at any time."""
-    from macrid.runs import FILES, TRAINING, read_config
+    from macrid import runs
 
     try:
-        demo_made_it = read_config(out).get("data") == ORIGIN
+        demo_made_it = runs.read_config(out).get("data") == ORIGIN
     except RunError:
         return False
-    return demo_made_it and {entry.name for entry in out.iterdir()} <= {*FILES, TRAINING}
+    return demo_made_it and {entry.name for entry in out.iterdir()} <= {*runs.FILES, runs.TRAINING}
 
 
 def _crossing(model: MacridVAE, categories: Any) -> Table:

@@ -23,13 +23,12 @@ from macrid.cli.common import (
     working,
 )
 from macrid.cli.rules import rules_from, show_rules, takes_rules
-from macrid.errors import DataError, UnknownItemsWarning
+from macrid.errors import DataError
 from macrid.pictures.drawing import shortened
 
 if TYPE_CHECKING:
     from macrid.control.explain import Reason
     from macrid.models.base import Recommender
-    from macrid.models.results import Recommendations
 
 for_many = partial(typer.Option, rich_help_panel="Many users")
 
@@ -51,7 +50,7 @@ def recommend(
     encoding: str | None = for_many(None, help="Encoding of --input if it is text; by default decided by its content."),
     overwrite: bool = for_many(False, "--overwrite", help="Replace --output if it exists."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
-    explain: bool = typer.Option(False, "--explain", help="Show the concept and the items that raised each score."),
+    explain: bool = typer.Option(False, "--explain", help="Show why each item has its place, in parts that add up."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
     **options: Any,
 ) -> None:
@@ -102,14 +101,14 @@ def recommend(
         return
     ids = parse_ids(history, model.items)
     ranking = model.recommend(ids, n, exclude_seen=exclude_seen, **rules)
-    reasons = _reasons(model, ids, ranking) if explain else None
+    reasons = _reasons(model, ids, n, {**rules, "exclude_seen": exclude_seen}) if explain else None
     if json:
         items = {} if reasons is None else {"items": [reason.as_json() for reason in reasons]}
         print_json(ranking.as_json() | items)
         return
     if reasons is not None:
         console.print(_explained(reasons))
-        console.print(f"+: how much this item raises the {model.score_name}", style="dim")
+        console.print("from: the place for everybody; moved by: places up (+) or down (−)", style="dim")
     else:
         console.print(items_table(ranking, model.score_name))
     show_rules(ranking, model.score_name)
@@ -148,23 +147,23 @@ def _recommend_for_all(
     return {"output": str(output), **counts, "rows": ranked.num_rows}
 
 
-def _reasons(model: Recommender, history: list[Any], ranking: Recommendations) -> list[Reason]:
+def _reasons(model: Recommender, history: list[Any], n: int, rules: dict[str, Any]) -> list[Reason]:
     from macrid.control.explain import explain
 
-    with warnings.catch_warnings():  # unknown items have been reported already
-        warnings.simplefilter("ignore", UnknownItemsWarning)
-        return explain(model, history, ranking.ids)
+    with warnings.catch_warnings():  # everything has been reported already
+        warnings.simplefilter("ignore")
+        return explain(model, history, n=n, **rules)
 
 
 def _explained(reasons: Sequence[Reason]) -> Table:
-    """Each item with its concept's share of the history, and the history items that raised its score."""
-    room = max(30, console.width - 48)
+    """Each item with its concept's share of the history, its place for everybody, and what moved it from there."""
+    room = max(24, console.width - 56)
     rows = []
     for rank, reason in enumerate(reasons, start=1):
         concept = shortened(reason.concept_name or f"concept {reason.item.concept}", 24)
         share = None if reason.share is None else f"{reason.share:.0%} {concept}"
-        pulls = [f"{pull.amount:+.2f} {pull.title or pull.id}" for pull in reason.pulls if pull.amount > 0]
-        pulls += [] if reason.item.new is None else [f"new: {reason.item.new}"]
-        raised_by = "\n".join(shortened(pull, room) for pull in pulls) or "–"
-        rows.append((rank, reason.item.title or reason.item.id, share, raised_by))
-    return table(("#", "item", "because you have", "raised by"), rows, numbers=("#",))
+        moved = [str(part) for part in reason.account.merged if part.places]
+        moved += [] if reason.item.new is None else [f"new: {reason.item.new}"]
+        moved_by = "\n".join(shortened(line, room) for line in moved) or "–"
+        rows.append((rank, reason.account.stages[0].rank, reason.item.title or reason.item.id, share, moved_by))
+    return table(("#", "from", "item", "because you have", "moved by"), rows, numbers=("#", "from"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ from macrid.settings import ServingSettings
 
 TOKEN = "MACRID_TOKEN"
 EVENTS = "MACRID_EVENTS"
+TRAINING = typer.Option(
+    None,
+    "--training/--no-training",
+    help="Let people bring a file and train on it, which writes runs beside this one. Default: only if they may edit,"
+    " and the service is local and has one process.",
+    show_default=False,
+)
 
 
 @takes_settings(ServingSettings)
@@ -43,6 +51,7 @@ def serve(
         [], "--origin", help="A website whose pages may call the API, such as https://shop.example; repeatable."
     ),
     open: bool = typer.Option(False, "--open", help=str(ServingSettings.model_fields["open"].description)),
+    training: bool | None = TRAINING,
     browser: bool = typer.Option(False, "--browser", help="Open the studio in a browser."),
     **settings: Any,
 ) -> None:
@@ -60,19 +69,28 @@ def serve(
     files |= {"exclude_file": exclude_file, "include_file": include_file}
     settings |= {"token": token} | {name: file and str(file) for name, file in files.items()}
     settings |= {"hosts": tuple(hosts) or None, "origins": tuple(origins) or None}
-    settings |= {"open": open, "events": events}
+    settings |= {"open": open, "events": events, "training": as_setting(training)}
     start(run, ServingSettings.make(options_for(ServingSettings, settings)), browser=browser)
 
 
-def start(run: Path, settings: ServingSettings, *, browser: bool = False, or_next_port: bool = False) -> None:
-    """Serve and print the address; or_next_port: if the port is taken, use the next free one."""
+def as_setting(training: bool | None) -> str:
+    """Of `ServingSettings.training`."""
+    return {None: "auto", True: "yes", False: "no"}[training]
+
+
+def start(
+    run: Path | Callable[[], Path], settings: ServingSettings, *, browser: bool = False, or_next_port: bool = False
+) -> None:
+    """Serve and print the address.
+
+    run: or a function that makes it, called once it is certain that it can be served. or_next_port: if the port is
+    taken, use the next free one.
+    """
     try:
         from macrid.serving import server
     except ModuleNotFoundError as error:
         raise MacridError(f"serving needs {error.name}; install it with `pip install 'macrid[serve]'`") from None
     from macrid.runs import read_config
-
-    read_config(run)
 
     def announce(address: str) -> None:
         # Keep the secret out of logs; whoever sits at the terminal has it anyway.
@@ -83,9 +101,12 @@ def start(run: Path, settings: ServingSettings, *, browser: bool = False, or_nex
         if browser:
             webbrowser.open(page)
 
-    error_console.print(Text(f"opening {run} …", "dim"))
+    if isinstance(run, Path):
+        read_config(run)
     with _bind(server, settings, or_next_port) as bound:
-        server.serve(run, settings, listening=bound, on_ready=announce)
+        folder = run if isinstance(run, Path) else run()
+        error_console.print(Text(f"opening {folder} …", "dim"))
+        server.serve(folder, settings, listening=bound, on_ready=announce)
 
 
 def _bind(server: Any, settings: ServingSettings, or_next: bool) -> Any:

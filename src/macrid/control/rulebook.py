@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,6 +48,17 @@ class Applied:
     def reorders(self) -> bool:
         """Whether a list is more than the best items by score."""
         return bool(self.pins or self.demands.limits or self.demands.diversity)
+
+
+class Step(NamedTuple):
+    """One rule, to be followed after others."""
+
+    rule: str
+    """The name of its field in `Rules`."""
+    label: str
+    is_standing: bool
+    applied: Applied
+    """A filter alone; any other rule with those before it that are no filters."""
 
 
 class Rulebook:
@@ -109,6 +120,20 @@ class Rulebook:
             strict,
             tuple(dict.fromkeys(warnings)),
         )
+
+    def one_by_one(self, rules: Sequence[Rules], standing: Sequence[Rules] = ()) -> list[Step]:
+        """The rules that count, one at a time: filters, boosts, limits, diversity, pins."""
+        every, steps, given = (*standing, *rules), list[Step](), dict[str, Any]()
+        with self._lock:
+            for place, each in enumerate(every):
+                for rule, label, own in _filters_of(each):
+                    for mask in self._filters(own, [], False):
+                        steps.append(Step(rule, label, place < len(standing), Applied(mask)))
+            for rule, label, values in _others_of(every):
+                given |= values
+                is_standing = _last(rules, rule) is None
+                steps.append(Step(rule, label, is_standing, self._apply((), [Rules(**given)])))
+        return steps
 
     def _filters(self, rules: Rules, warnings: list[str], strict: bool) -> Iterator[np.ndarray]:
         if rules.where is not None:
@@ -230,6 +255,35 @@ def vector_rows(model: Recommender) -> Callable[[np.ndarray], np.ndarray]:
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
     return rows
+
+
+def _filters_of(rules: Rules) -> Iterator[tuple[str, str, Rules]]:
+    """Each with its name and a label."""
+    if rules.where is not None:
+        yield "where", f"filter: {rules.where}", Rules(where=rules.where)
+    if rules.include is not None:
+        yield "include", f"{_count(rules.include, 'chosen item')} only", Rules(include=rules.include)
+    if rules.exclude is not None:
+        yield "exclude", f"{_count(rules.exclude, 'item')} excluded", Rules(exclude=rules.exclude)
+
+
+def _others_of(every: Sequence[Rules]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What counts besides filters: names, labels and fields of `Rules`, where later ones replace earlier ones."""
+    boosts, at_most, pins = (_last(every, name) for name in ("boosts", "at_most", "pins"))
+    for count, boost in enumerate(boosts or (), start=1):
+        yield "boosts", f"boost {boost.amount:+g}: {boost.where}", {"boosts": boosts[:count]}
+    for count, (attribute, most) in enumerate((at_most or {}).items(), start=1):
+        yield "at_most", f"at most {most} per {attribute}", {"at_most": dict(list(at_most.items())[:count])}
+    diversity = _last(every, "diversity")
+    if diversity:
+        by = _last(every, "diversity_by")
+        yield "diversity", f"diversity {diversity:g}", {"diversity": diversity, "diversity_by": by}
+    if pins:
+        yield "pins", _count(pins, "pinned item"), {"pins": pins}
+
+
+def _count(ids: Collection[Id], what: str) -> str:
+    return f"{len(ids):,} {what}{'s' * (len(ids) != 1)}"
 
 
 def _is_same(one: np.ndarray | None, other: np.ndarray | None) -> bool:

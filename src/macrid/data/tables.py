@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,8 +18,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from macrid.data.columns import encode_ids, numbers, row_text
+from macrid.data.columns import encode_ids, numbers, row_text, shown
 from macrid.data.ids import Ids
+from macrid.data.signatures import is_parquet, why_no_table
 from macrid.data.texts import check_text, is_utf8
 from macrid.data.types import as_attributes, simplified
 from macrid.errors import DataError, MacridError, RequestError, first_line
@@ -62,6 +65,10 @@ class Table(ABC):
     @abstractmethod
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         """Read these columns; those in `text` stay as written, such as '007'."""
+
+    @abstractmethod
+    def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
+        """The first rows of these columns, short where the source is, whatever comes later."""
 
     def place(self, row: int) -> str:
         """What to call a row, counted from 0, in a message."""
@@ -112,6 +119,9 @@ class FrameTable(Table):
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         return _checked(self.table.select(list(columns)), self.name)
 
+    def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
+        return _as_rows(self.read(columns).slice(0, rows))
+
 
 class ParquetTable(Table):
     """A Parquet file."""
@@ -121,7 +131,7 @@ class ParquetTable(Table):
         try:
             self._set_columns(pa.parquet.read_schema(path).names)
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            raise DataError(f"{path}: not a readable Parquet file ({first_line(error)})") from error
+            raise DataError(f"{path}: not a Parquet file, or not a whole one ({first_line(error)})") from error
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         wanted = [self.written[self.columns.index(name)] for name in columns]
@@ -131,6 +141,17 @@ class ParquetTable(Table):
                 table = file.read(columns=wanted if is_clear else None)
             table = table.select(wanted).rename_columns(columns) if is_clear else table.rename_columns(self.columns)
             return _checked(simplified(table.select(columns)), self.name)
+        except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
+            raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
+
+    def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
+        wanted = [self.written[self.columns.index(name)] for name in columns]
+        if any(self.written.count(name) > 1 for name in wanted):
+            return _as_rows(self.read(columns).slice(0, rows))
+        try:
+            with pa.parquet.ParquetFile(self.path) as file:
+                first = next(file.iter_batches(rows, columns=wanted), None)
+            return [] if first is None else _as_rows(simplified(pa.table(first).select(wanted)))
         except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
             raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
@@ -148,6 +169,8 @@ class DelimitedTable(Table):
         encoding: str | None = None,
     ) -> None:
         self.path, self.name = path, path.name
+        if reason := why_no_table(path):
+            raise DataError(f"{path}: {reason}")
         self.text = check_text(path, encoding)
         self.encoding, self.note = self.text.encoding, self.text.note
         first = self.text.first_line()
@@ -168,6 +191,21 @@ class DelimitedTable(Table):
             return next(csv.reader([line.replace("::", "\x1f")], delimiter=self.delimiter))
         except csv.Error as error:
             raise DataError(f"{self.path}, line 1: not the header of a table ({error})") from None
+
+    def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
+        places = [self.columns.index(name) for name in columns]
+        read: Any = self._lines if self.double_colon else self.text.records
+        with read(self.delimiter) as records:
+            try:
+                first = list(islice(filter(None, records), rows + self.header))
+            except csv.Error as error:
+                raise DataError(f"{self.path}, line {records.line_num:,}: not a row of a table ({error})") from None
+        return [[cells[place] for place in places if place < len(cells)] for cells in first[self.header :]]
+
+    @contextmanager
+    def _lines(self, _: str) -> Iterator[Iterator[list[str]]]:
+        with self.text.lines() as lines:
+            yield (line.rstrip("\r\n").split("::") for line in lines if line.strip())
 
     def place(self, row: int) -> str:
         mark = "\x1f" if self.double_colon else self.delimiter
@@ -202,7 +240,9 @@ class DelimitedTable(Table):
                 raise DataError(f"{self.path}: no rows") from error
             if threads and "Expected" in reason:  # only a single thread knows the row number
                 return self.read(columns, text, threads=False)
-            reason = re.sub(r"Row #(\d+)", lambda match: self.place(int(match[1]) - self.header - 1), reason)
+            if row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", reason):
+                place, cells = self.place(int(row[1]) - self.header - 1), shown(row[4])
+                reason = f"{place}: {row[3]} instead of {row[2]} cells: {cells}"
             raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
@@ -214,8 +254,9 @@ def open_table(
     no_header_names: Sequence[str] = EVENT_COLUMNS,
     encoding: str | None = None,
 ) -> Table:
-    """Open a path (format by suffix), a pandas or polars frame, or anything with the Arrow stream interface.
+    """Open a path, a pandas or polars frame, or anything with the Arrow stream interface.
 
+    A file is Parquet by its suffix or its content, otherwise text.
     encoding: of a text file; by default decided by its content, see `macrid.data.texts`.
     """
     if isinstance(source, Table):
@@ -223,7 +264,7 @@ def open_table(
     if isinstance(source, str | PathLike):
         path = Path(source)
         _check_readable(path)
-        if path.suffix.lower() in (".parquet", ".pq"):
+        if path.suffix.lower() in (".parquet", ".pq") or is_parquet(path):
             return ParquetTable(path)
         return DelimitedTable(path, header, no_header_names, encoding)
     try:
@@ -287,6 +328,10 @@ def read_items(source: Any, same_column: str | None = None, encoding: str | None
     notes = [*([table.note] if table.note else []), *left_out]
     notes += [f"column '{old}' renamed to '{new}'" for old, new in pairs if old != new]
     return Items(ids, attributes.rename_columns(names), tuple(f"{table.name}: {note}" for note in notes))
+
+
+def _as_rows(table: pa.Table) -> list[list[Any]]:
+    return [list(row.values()) for row in table.to_pylist()] if table.num_columns else []
 
 
 def _are_names(cells: Sequence[str]) -> bool:

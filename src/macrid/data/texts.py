@@ -65,7 +65,7 @@ class Text:
     def check_quotes(self, delimiter: str) -> None:
         """Raise if a quoted cell does not end at a delimiter: a stray quote would swallow rows up to the next one."""
         if self.has_quotes and not _quotes_match(_pieces(self.open()), ord(delimiter)):
-            with self._records(delimiter, strict=True) as records:
+            with self.records(delimiter, strict=True) as records:
                 try:
                     for _ in records:
                         pass
@@ -77,7 +77,7 @@ class Text:
 
     def line_of(self, row: int, delimiter: str, quoted: bool) -> int | None:
         """The line, from 1, on which a row starts; blank lines do not count. None if unknown."""
-        with self._records(delimiter, quoted=quoted) as records:
+        with self.records(delimiter, quoted=quoted) as records:
             start = 1
             try:
                 for cells in records:
@@ -91,7 +91,8 @@ class Text:
         return None
 
     @contextmanager
-    def _records(self, delimiter: str, quoted: bool = True, strict: bool = False) -> Iterator[Any]:
+    def records(self, delimiter: str, quoted: bool = True, strict: bool = False) -> Iterator[Any]:
+        """Rows as Python's csv module reads them."""
         limit = csv.field_size_limit(2**31 - 1)
         quoting: Any = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
         try:

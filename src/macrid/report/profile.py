@@ -7,6 +7,7 @@ differences are looked at: items drawn at random have any in fewer than `LARGEST
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -81,12 +82,14 @@ class _Number(NamedTuple):
 
 
 class Profiler:
-    """Compares any items of a catalogue with the rest; reads the attributes once."""
+    """Compares any items of a catalogue with the rest."""
 
-    def __init__(self, catalogue: Catalogue, concept_of: np.ndarray | None = None) -> None:
-        """concept_of: (items,)"""
+    def __init__(
+        self, catalogue: Catalogue, concept_of: np.ndarray | None = None, attributes: Sequence[Attribute] | None = None
+    ) -> None:
+        """concept_of: (items,). attributes: of the catalogue, if they are known already."""
         count = len(catalogue.popularity)
-        attributes = read_attributes(catalogue.table)
+        attributes = read_attributes(catalogue.table) if attributes is None else attributes
         groups = [attribute for attribute in attributes if attribute.numbers is None]
         if concept_of is not None:
             groups.insert(0, _as_attribute(concept_of))

@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 
 from macrid.serving import problems
-from macrid.serving.guard import Guard, check_may_be_reached
+from macrid.serving.guard import Guard, check_may_be_reached, check_may_train
 from macrid.serving.routes import health, routers
 from macrid.serving.schemas.about import Problem
 from macrid.serving.service import Service
@@ -45,6 +45,7 @@ def create_app(
     """
     settings = settings or ServingSettings.make()
     check_may_be_reached(settings)
+    check_may_train(settings)
     service = Service(run, settings, shared, on_reload)
 
     @asynccontextmanager

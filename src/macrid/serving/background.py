@@ -29,11 +29,11 @@ from macrid.files import lock, write_atomically
 from macrid.models.forks import new_lock
 from macrid.runs import FILES as RUN_FILES
 from macrid.runs import load, read_histories, read_metrics, weights_digest
+from macrid.serving.processes import NICE, start
 
 State = Literal["ready", "computing", "failed"]
 FILES = {"map": "map.safetensors", "inspection": "inspection.json"}
 LOCKED = {"map": "model.safetensors", "inspection": "config.json"}  # files that can be locked even in a read-only run
-NICE = 10  # requests come first
 ENVIRONMENT = {  # t-SNE takes all cores, and spinning threads make it many times slower when they are busy
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "OMP_WAIT_POLICY": "passive",
@@ -96,14 +96,10 @@ class Computed:
             weakref.finalize(self, shutil.rmtree, self._spare, ignore_errors=True)
         self._log = self._spare / f"{self._what}-{os.getpid()}.log"
         arguments = [str(self._run), str(self._spare), self._what, self._weights]
-        path = os.pathsep.join(entry for entry in sys.path if entry)
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
+            self._process = start(
+                __name__, arguments, environment=ENVIRONMENT, nice=NICE, stdout=log, stderr=log
             )  # fmt: skip
-        with suppress(AttributeError, OSError):  # Windows, or it has ended already
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
 
     def _failure(self) -> str:
         assert self._process is not None

@@ -156,6 +156,7 @@ def _described(run: Path) -> dict[str, Any]:
         "name": run.name,
         "run_id": weights_digest(run)[:12],
         "model": str(config["class"]),
+        "source": (config.get("data") or {}).get("source"),
         "items": pq.read_metadata(run / "items.parquet").num_rows,
         "trained": trained.isoformat(timespec="seconds"),
         "accuracy": accuracy,

@@ -16,7 +16,7 @@ from macrid.control.vocabulary import comparatives
 from macrid.data.attributes import POPULARITY, Attribute, read_attributes
 from macrid.recipe import preset_of
 from macrid.report.inspection import neighbours_of
-from macrid.serving.guard import may_edit
+from macrid.serving.guard import may_edit, may_train
 from macrid.serving.problems import RefusedError
 from macrid.version import __version__
 
@@ -56,6 +56,7 @@ class Card:
             "has_pictures": hosted.pictures.any,
             "can_edit": may_edit(s),
             "can_rename": may_edit(s) and hosted.space is not None,
+            "can_train": may_train(s),
             "score_name": model.score_name,
             "metrics": hosted.metrics,
             "attributes": [{"name": name, "kind": kind} for name, kind in self.attributes.items()],
@@ -198,18 +199,22 @@ class Card:
     # Attributes, for maps
 
     @cached_property
+    def known(self) -> list[Attribute]:
+        """Reading them takes a second with 100,000 items."""
+        return read_attributes(self.hosted.model.table)
+
+    @cached_property
     def attributes(self) -> dict[str, str]:
         """Name → "number" or "category"."""
         return {POPULARITY: "number"} | {
-            attribute.name: "category" if attribute.numbers is None else "number"
-            for attribute in read_attributes(self.hosted.model.table)
+            attribute.name: "category" if attribute.numbers is None else "number" for attribute in self.known
         }
 
     def values(self, name: str) -> dict[str, Any]:
         """As the schema `MapValues`; NaN where unknown."""
         model, labels, several = self.hosted.model, list[str](), dict[str, list[int]]()
         values = np.full(len(model.items), np.nan)
-        attribute = next((entry for entry in read_attributes(model.table) if entry.name == name), None)
+        attribute = next((entry for entry in self.known if entry.name == name), None)
         if name == POPULARITY:
             values[:] = model.popularity
         elif attribute is None:

@@ -18,7 +18,7 @@ from macrid.errors import RequestError
 from macrid.models.forks import new_lock
 from macrid.serving.schemas.cohort import MOST_USERS, CohortRequest
 from macrid.serving.tastes import MOST_COMPARED, with_items
-from macrid.serving.users import Gathered
+from macrid.serving.users import Gathered, Users
 
 if TYPE_CHECKING:
     from macrid.serving.hosted import Hosted
@@ -32,6 +32,7 @@ KEPT = 3  # cohorts
 class Chosen:
     """Who is meant."""
 
+    users: Users
     rows: np.ndarray
     """Of the file."""
     others: Sequence[str] = ()
@@ -62,13 +63,12 @@ class Cohorts:
 
     def choose(self, request: CohortRequest) -> Chosen:
         """Whoever a request means. Waits for the event store, if there is one."""
-        known, tastes = self._hosted.users, self._hosted.tastes
         if request.users is not None:
             return self._named(request.users)
-        rows, others = known.everybody()
+        tastes = self._hosted.tastes
+        users, rows, others = self._hosted.users.everybody()
         if request.taste is None and request.items is None:
-            return Chosen(rows, others)
-        users = known.users
+            return Chosen(users, rows, others)
         if request.taste is not None:
             having = tastes.with_taste(users, request.taste.concept, request.taste.at_least)
             rows = np.intersect1d(rows, having, assume_unique=True)
@@ -76,23 +76,22 @@ class Cohorts:
             positions = self._hosted.all_known(request.items, "items")
             rows = np.intersect1d(rows, with_items(users, positions, request.at_least), assume_unique=True)
         is_cut = request.taste is not None and len(users) > MOST_COMPARED
-        return Chosen(rows, compared=MOST_COMPARED if is_cut else None)
+        return Chosen(users, rows, compared=MOST_COMPARED if is_cut else None)
 
     def _named(self, ids: Sequence[Id]) -> Chosen:
-        known, distinct = self._hosted.users, list(dict.fromkeys(map(str, ids)))
-        users = known.users
+        distinct = list(dict.fromkeys(map(str, ids)))
+        users, shown, others = self._hosted.users.everybody()
         rows = users.ids.positions(users.ids.parse(text) for text in distinct)
-        shown, others = known.everybody()
         is_shown = np.zeros(len(users) + 1, dtype=bool)  # the last for unknown ones
         is_shown[shown] = True
         strange = [text for text, row in zip(distinct, rows, strict=True) if not is_shown[row]]
         only_events = set(others).intersection(strange)
         unknown = [text for text in strange if text not in only_events]
-        return Chosen(rows[is_shown[rows]], [text for text in strange if text in only_events], unknown)
+        return Chosen(users, rows[is_shown[rows]], [text for text in strange if text in only_events], unknown)
 
     def gather(self, chosen: Chosen) -> Gathered:
         """Their histories. Waits for the event store, if there is one."""
-        return self._hosted.users.gather(chosen.rows, chosen.others)
+        return self._hosted.users.gather(chosen.users, chosen.rows, chosen.others)
 
     def most(self) -> int:
         """Users whose lists are computed for one request."""

@@ -15,6 +15,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from macrid.serving.guard import is_upload
 from macrid.serving.problems import RefusedError, problem, title
 from macrid.settings import ServingSettings
 
@@ -77,7 +78,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, door: Door, **more: Any) -> None:
         super().__init__(**more)
         self.door, self.deadline = door, math.inf
-        self._is_in_header = self._began_now = False
+        self._is_in_header = self._began_now = self._is_upload = False
         self._current: RequestResponseCycle | None = None
         self._received = self._body = 0  # bytes of the current request
         self._unread, self._read_at = 0, math.inf  # bytes that the client has yet to read, and when it last read some
@@ -135,9 +136,12 @@ class Connection(HttpToolsProtocol):
         self.door.waiting.pop(self, None)
         self._expect(self.door.settings.timeout + GRACE)
         super().on_headers_complete()
+        self._is_upload = is_upload(dict(self.scope))
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)
+        if self._is_upload:  # the guard sees to it that it goes on
+            self._expect(self.door.settings.timeout + GRACE)
         super().on_body(body)
 
     def on_message_complete(self) -> None:

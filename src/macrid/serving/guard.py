@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 GONE = 499  # in the metrics, as in those of nginx: the client left before its request was complete
 LONGEST_LENGTH = 18  # digits of a content-length
+UPLOADS = ("/v1/training/events", "/v1/training/items")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 log = logging.getLogger("macrid.serving")
 PROBES = ("/healthz", "/readyz", "/v1/healthz", "/v1/readyz")
@@ -59,6 +60,26 @@ def may_edit(settings: ServingSettings) -> bool:
     if settings.edits == "auto":
         return settings.token is not None or (is_local(settings.host) and not settings.hosts)  # names: behind a proxy
     return settings.edits == "yes"
+
+
+def may_train(settings: ServingSettings) -> bool:
+    """Whether clients may upload a file and train on it; their progress is known to one process only."""
+    if settings.training == "auto":
+        return may_edit(settings) and is_local(settings.host) and not settings.hosts and settings.workers == 1
+    return settings.training == "yes"
+
+
+def check_may_train(settings: ServingSettings) -> None:
+    """Refuse settings that ask for training where it cannot be."""
+    if settings.training == "yes" and not may_edit(settings):
+        raise SettingsError("whoever trains must be allowed to edit; set a token, or do without --training")
+    if settings.training == "yes" and settings.workers > 1:
+        raise SettingsError(f"training takes one process, not {settings.workers}; drop --workers or --training")
+
+
+def is_upload(scope: Scope) -> bool:
+    """Whether a request sends a file, which may be large and take long."""
+    return scope["method"] == "PUT" and scope.get("path", "").removeprefix(scope.get("root_path", "")) in UPLOADS
 
 
 def check_may_be_reached(settings: ServingSettings) -> None:
@@ -97,6 +118,8 @@ class _Exchange:
         self.headers = Headers(scope=scope)
         self.path = scope["path"].removeprefix(scope.get("root_path", ""))  # relative to where the app is mounted
         self.size, self.is_read, self.is_gone, self.status = 0, False, False, 0
+        self.is_upload = is_upload(scope) and may_train(guard.settings)
+        self.most = guard.settings.max_upload if self.is_upload else guard.settings.max_body
         self.refusal: RefusedError | None = None
         self._deadline: asyncio.Timeout | None = None
 
@@ -146,7 +169,9 @@ class _Exchange:
         if message["type"] == "http.request":
             self.size += len(message.get("body", b""))
             self.is_read = not message.get("more_body", False)
-            if self.size > self.guard.settings.max_body:
+            if self.is_upload and self._deadline is not None:  # as long as it goes on
+                self._deadline.reschedule(asyncio.get_running_loop().time() + self.guard.settings.timeout)
+            if self.size > self.most:
                 self.refusal = self._too_large()
                 raise self.refusal
         elif not self.is_read and not self.status:
@@ -184,7 +209,7 @@ class _Exchange:
             if not is_own and origin not in settings.origins:
                 raise RefusedError(403, "requests from pages of other sites are refused; allow a site with --origin")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > settings.max_body:
+        if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > self.most:
             raise self._too_large()
         if self.guard.tokens is not None and path not in (*PROBES, "/", "/docs") and not path.startswith("/static/"):
             await self.guard.tokens.check(headers.get("authorization", ""), self.scope.get("client"))
@@ -195,7 +220,8 @@ class _Exchange:
         raise RefusedError(421, f"unknown host {host!r}; this service answers to {names} (add names with --name)")
 
     def _too_large(self) -> RefusedError:
-        return RefusedError(413, f"the request exceeds {self.guard.settings.max_body:,} bytes; send less at once")
+        remedy = "train on less, or raise --max-upload" if self.is_upload else "send less at once"
+        return RefusedError(413, f"the request exceeds {self.most:,} bytes; {remedy}")
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:

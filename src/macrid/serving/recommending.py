@@ -13,7 +13,6 @@ from macrid.concepts.directions import directions_towards
 from macrid.concepts.names import label
 from macrid.control.contrasts import contrasts
 from macrid.control.engine import Answer, Question, changes
-from macrid.control.explain import Reason, explain
 from macrid.control.links import Carried, carried_over, carried_rules
 from macrid.control.moves import Move
 from macrid.control.recommend import shelf_name
@@ -21,14 +20,13 @@ from macrid.control.rules import Rules
 from macrid.control.state import Ranking
 from macrid.data.ids import Id
 from macrid.errors import RequestError
+from macrid.serving.explaining import check_explainable, reasons
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import InvalidRulesError, RefusedError
 from macrid.serving.schemas import requests
 from macrid.serving.schemas import rules as schema
 from macrid.serving.service import Service
 
-LONGEST_EXPLAINED_HISTORY = 500  # each item is left out in turn
-MOST_PULLS = 3
 MOST_DIFFERENCES = 3  # between a list and the one before its moves
 MOST_BATCH_ITEMS = 100_000  # in all lists together
 
@@ -193,44 +191,66 @@ def _concept_in(hosted: Hosted, served: Hosted, concept: int | None) -> int | No
         raise RefusedError(409, f"{hosted.run.name} has no concept {name!r}") from None
 
 
-async def _recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
-    is_same_run = is_of(hosted, service, request)
-    rules, standing, left_out = await rules_of(hosted, service, request, is_same_run)
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a request asks, and about whom."""
+
+    question: Question
+    person: Person
+    carried: tuple[Carried, ...]
+    """Moves and rules that this run has under other numbers, or not at all."""
+    ignored: tuple[str, ...]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self.person.warnings, *(each.warning for each in self.carried), *self.ignored]
+
+
+async def asked_by(hosted: Hosted, service: Service, request: requests.Asking) -> Asked:
+    """What a request asks of a run, which may be another than the served one."""
+    rules, standing, left_out = await rules_of(hosted, service, request, is_of(hosted, service, request))
     required = any(each.strict for each in (*standing, *rules))
     person = await look_up(service.hosted, service, request, required and hosted is service.hosted)
     if hosted is not service.hosted:
         person = _person_in(hosted, service.hosted, person, required)
     check_limits(hosted, request.n, include=request.include, exclude=request.exclude)
-    if request.explain and len(person.history) > LONGEST_EXPLAINED_HISTORY:
-        raise RequestError(
-            f"the history has {len(person.history):,} items; the limit with explain is {LONGEST_EXPLAINED_HISTORY}"
-        )
     moves, carried = await moves_of(hosted, service, request)
-    if request.by_concept or request.concept is not None:
+    if request.concept is not None:
         hosted.concepts()
     allowed, excluded, ignored = filters_of(hosted, request, request.include)
     question = Question(
         person.history, request.n, person.hidden(request, excluded), allowed, moves=moves,
-        bounded=request.bounded, concept=request.concept, by_concept=request.by_concept, rules=rules, standing=standing,
+        bounded=request.bounded, concept=request.concept, rules=rules, standing=standing,
     )  # fmt: skip
-    if question.by_concept or any(each.shelves for each in (*standing, *rules)):  # slow, so kept out of the batches
+    return Asked(question, person, carried + left_out, tuple(ignored))
+
+
+async def _recommend(hosted: Hosted, service: Service, request: requests.RecommendRequest) -> dict[str, Any]:
+    asked = await asked_by(hosted, service, request)
+    question, person = asked.question, asked.person
+    if request.explain:
+        check_explainable(question)
+    if request.by_concept:
+        hosted.concepts()
+        question = replace(question, by_concept=True)
+    if question.by_concept or any(each.shelves for each in (*question.standing, *question.rules)):
+        # slow, so kept out of the batches
         answer = await service.at_length(hosted.engine.ask, question)
     else:
         answer = await hosted.batcher.ask(question)
-    has_reasons = request.explain and len(person.history)
-    reasons = await service.at_length(_reasons, hosted, person, answer) if has_reasons else {}
-    if person.unknown and not len(person.history) and not answer.is_fallback:
-        ignored.append("no known item in the history: this is a user without tastes")
-    content = recommended(hosted, answer, person.unknown, request.before, reasons)
-    if request.moves and not moves:
+    why = await service.at_length(reasons, hosted, question, answer) if request.explain else {}
+    content = recommended(hosted, answer, person.unknown, request.before, why)
+    if request.moves and not question.moves:
         content["moves"] = []
-    carried += left_out
-    if carried or not is_same_run:
-        content["carried"] = [each.as_json() for each in carried]
+    is_same_run = is_of(hosted, service, request)
+    if asked.carried or not is_same_run:
+        content["carried"] = [each.as_json() for each in asked.carried]
     if not is_same_run:
-        content["rules"] = rules[0].as_json() if rules else {}
-    warnings = [each.warning for each in carried]
-    return content | {"warnings": [*person.warnings, *warnings, *ignored, *content["warnings"]]}
+        content["rules"] = question.rules[0].as_json() if question.rules else {}
+    warnings = asked.warnings
+    if person.unknown and not len(person.history) and not answer.is_fallback:
+        warnings.append("no known item in the history: this is a user without tastes")
+    return content | {"warnings": [*warnings, *content["warnings"]]}
 
 
 def _person_in(hosted: Hosted, served: Hosted, person: Person, required: bool) -> Person:
@@ -323,23 +343,6 @@ def _differences(hosted: Hosted, answer: Answer, before: Ranking) -> list[dict[s
         }
         for each in found
     ]
-
-
-def _reasons(hosted: Hosted, person: Person, answer: Answer) -> dict[int, dict[str, Any]]:
-    """The field `reason` of every listed item, by position."""
-    model = hosted.model
-    rankings = [answer.ranking, *answer.of_concepts.values(), *(shelf.ranking for shelf in answer.shelves)]
-    listed = np.unique(np.concatenate([ranking.positions for ranking in rankings]))
-    ids, history = ([model.items[int(at)] for at in positions] for positions in (listed, person.history))
-    reasons = explain(model, history, ids, most=MOST_PULLS)
-    return {
-        int(at): {"reason": {"share": reason.share, "pulls": [pull.as_json() for pull in reason.pulls], **_new(reason)}}
-        for at, reason in zip(listed, reasons, strict=True)
-    }
-
-
-def _new(reason: Reason) -> dict[str, str]:
-    return {} if reason.item.new is None else {"placed": str(reason.item.new)}
 
 
 async def batch(hosted: Hosted, service: Service, request: requests.BatchRequest) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from macrid.errors import SettingsError
 from macrid.models.devices import cores
 from macrid.serving.app import create_app
 from macrid.serving.connections import Connection, Door
-from macrid.serving.guard import check_may_be_reached, in_brackets, is_local
+from macrid.serving.guard import check_may_be_reached, check_may_train, in_brackets, is_local
 from macrid.serving.service import Service, log, spare_the_collector
 from macrid.settings import ServingSettings
 
@@ -61,6 +61,7 @@ def serve(
 def bind(settings: ServingSettings) -> socket.socket:
     """A socket at the address in the settings; a `SettingsError` if that fails or needs a token."""
     check_may_be_reached(settings)
+    check_may_train(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -18,11 +19,12 @@ from macrid.errors import MacridError, RunError
 from macrid.files import write_atomically
 from macrid.serving.beside import Beside
 from macrid.serving.events import AWAY, EventStore
-from macrid.serving.guard import may_edit
+from macrid.serving.guard import may_edit, may_train
 from macrid.serving.hosted import Hosted
 from macrid.serving.metrics import Metrics
 from macrid.serving.problems import RefusedError
 from macrid.serving.standing import Standing
+from macrid.serving.training import Training
 from macrid.settings import ServingSettings
 
 T = TypeVar("T")
@@ -57,12 +59,15 @@ class Service:
         self.hosted = self._host(self.current())
         self.standing = Standing(self.run, settings, self.hosted)
         self.compared = Beside(settings, self.at_length)
+        self.training = Training(settings, lambda: self.current().resolve().parent)
 
     def start(self) -> None:
         """Called when requests are about to come. No thread starts before: it would not survive a fork."""
         if not self._has_started:
             self._has_started = True
             self._take(self.hosted)
+            if may_train(self.settings):
+                self._slow.submit(self.training.tidy)
             if self.events is not None or self.settings.users is not None:
                 self._watcher = Thread(target=self._watch, name="macrid-watch", daemon=True)
                 self._watcher.start()
@@ -228,6 +233,13 @@ class Service:
         if not may_edit(self.settings):
             raise RefusedError(403, f"{what} over the network need a token; set one with --token")
 
+    def check_may_train(self) -> None:
+        if self.settings.training == "no":
+            raise RefusedError(403, "training from the page is switched off (--no-training)")
+        self.check_may_edit("trainings from the page")
+        if not may_train(self.settings):
+            raise RefusedError(403, "training from the page needs a local service of one process, or --training")
+
     def event_store(self) -> EventStore:
         if self.events is None:
             raise RefusedError(409, "this service keeps no events; start it with --events URL or MACRID_EVENTS=URL")
@@ -247,6 +259,7 @@ class Service:
     def close(self) -> None:
         log.info("stopped after %s responses", f"{self.answered:,}")
         self._stopped.set()
+        self.training.close()
         if self._watcher is not None:
             self._watcher.join(NETWORK_TIMEOUT)  # it may be waiting for the database
         if self.events is not None:
@@ -256,6 +269,10 @@ class Service:
             hosted.close()
         for pool in (self._slow, self._long):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def spare_the_collector() -> None:

@@ -28,6 +28,7 @@ MOST_COMPARED = 200_000  # users who can be sorted, or searched by taste
 CHUNK = 20_000  # users at once
 LEAST = 0.1  # of a history, for a taste that somebody searches for
 SHORTEST = 2  # letters of a taste
+FEW = 3  # values that are named
 WORD = re.compile(r"[^\W_]+")
 SORTS = "items, id or taste:CONCEPT, such as taste:0"
 
@@ -80,7 +81,8 @@ class Tastes:
         if not values:
             return None
         weights = np.max([np.nan_to_num(column.values) for column in values], axis=0)
-        return Taste(" + ".join(column.name for column in values), (), weights)
+        names = list(dict.fromkeys(str(column.value) for column in values))
+        return Taste(" or ".join([*names[:FEW], *["…"] * (len(names) > FEW)]), (), weights)
 
     def amounts(self, users: Users, weights: np.ndarray) -> np.ndarray:
         """The share of a taste in each history, of the first `MOST_COMPARED` users: (users,)."""

@@ -174,25 +174,18 @@ class KnownUsers:
         """
         if self.events is not None:
             self.events.look()
-        users, hidden = self.users, self._hidden_rows()
-        taste = tastes.understood(query) if query else None
-        rows: Sequence[int] = range(len(users))
-        if query or hidden.any():
-            rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
-        if taste is not None:
-            amounts = tastes.amounts(users, taste.weights)
-            known, order = set(rows), np.argsort(-amounts, kind="stable")
-            order = order[amounts[order] >= LEAST]
-            rows = [*rows, *(row for row in order.tolist() if row not in known and not hidden[row])]
+        users = self.users
+        hidden = self._hidden_rows(users)
+        rows, taste = self._matching(users, hidden, tastes, query)
         if sort:
             order = tastes.order(users, sort)
-            if query or hidden.any():
-                order = order[np.isin(order, np.asarray(rows, dtype=np.int64))]
-            rows = order.tolist()
+            is_wanted = np.zeros(len(users), dtype=bool)
+            is_wanted[np.asarray(rows, dtype=np.int64)] = True
+            rows = order[is_wanted[order]].tolist()
         compared = MOST_COMPARED if (sort or taste is not None) and len(users) > MOST_COMPARED else None
         ids, others = [users.text(row) for row in rows[offset : offset + limit]], list[str]()
         if self.events is not None:
-            others = self._only_events(query, hidden)
+            others = self._only_events(users, query, hidden)
             start = max(0, offset - len(rows))
             ids += others[start : start + limit - len(ids)]
         page = []
@@ -201,20 +194,36 @@ class KnownUsers:
                 page.append((user, self.find(user).history))
         return Found(page, len(rows) + len(others), compared, taste)
 
-    def _only_events(self, query: str, hidden: np.ndarray) -> list[str]:
-        """Users who are not in the file."""
+    def _matching(
+        self, users: Users, hidden: np.ndarray, tastes: Tastes, query: str
+    ) -> tuple[Sequence[int], Taste | None]:
+        """Rows of the file, and the taste that the query names."""
+        rows: Sequence[int] = range(len(users))
+        if query or hidden.any():
+            rows = [row for row, text in enumerate(users.texts) if text.startswith(query) and not hidden[row]]
+        is_number = query.isdecimal() and len(rows) > 0  # of a user, not of a year
+        taste = tastes.understood(query) if query and not is_number else None
+        if taste is None:
+            return rows, None
+        amounts, known = tastes.amounts(users, taste.weights), set(rows)
+        order = np.argsort(-amounts, kind="stable")
+        fond = order[amounts[order] >= LEAST].tolist()
+        return [*rows, *(row for row in fond if row not in known and not hidden[row])], taste
+
+    def _only_events(self, users: Users, query: str, hidden: np.ndarray) -> list[str]:
+        """Those who are not in the file."""
         assert self.events is not None
-        found = ((user, self.users.row(user)) for user in self.events.users(query, MOST_LISTED))
+        found = ((user, users.row(user)) for user in self.events.users(query, MOST_LISTED))
         return [user for user, row in found if row < 0 or hidden[row]]
 
-    def everybody(self) -> tuple[np.ndarray, list[str]]:
-        """Rows of the file, and ids of those who only have events."""
-        hidden = self._hidden_rows()
-        return np.flatnonzero(~hidden), [] if self.events is None else self._only_events("", hidden)
-
-    def gather(self, rows: np.ndarray, others: Sequence[str] = ()) -> Gathered:
-        """Users by their rows in the file, and others by their ids; without those who were erased meanwhile."""
+    def everybody(self) -> tuple[Users, np.ndarray, list[str]]:
+        """The users of the file, rows of those who may be seen, and ids of those who only have events."""
         users = self.users
+        hidden = self._hidden_rows(users)
+        return users, np.flatnonzero(~hidden), [] if self.events is None else self._only_events(users, "", hidden)
+
+    def gather(self, users: Users, rows: np.ndarray, others: Sequence[str] = ()) -> Gathered:
+        """Users by their rows in the file, and others by their ids; without those who were erased meanwhile."""
         targets = None if users.targets is None else users.targets[rows]
         ids = [users.text(row) for row in rows.tolist()]
         if self.events is None:
@@ -240,15 +249,15 @@ class KnownUsers:
 
         Erased users are left out.
         """
-        histories, is_one = self.users.histories, np.zeros(len(self._model.items), dtype=np.int64)
+        users, is_one = self.users, np.zeros(len(self._model.items), dtype=np.int64)
         is_one[items] = 1
-        before = np.append(0, np.cumsum(is_one[histories.indices]))[histories.indptr]
-        is_shown = ~self._hidden_rows()
-        return np.diff(before)[is_shown], np.diff(histories.indptr)[is_shown]
+        before = np.append(0, np.cumsum(is_one[users.histories.indices]))[users.histories.indptr]
+        is_shown = ~self._hidden_rows(users)
+        return np.diff(before)[is_shown], np.diff(users.histories.indptr)[is_shown]
 
-    def _hidden_rows(self) -> np.ndarray:
+    def _hidden_rows(self, users: Users) -> np.ndarray:
         """(users,) of the file: those that were erased."""
-        users, erased = self.users, set() if self.events is None else self.events.erased()
+        erased = set() if self.events is None else self.events.erased()
         if self.events is None or not erased:
             return np.zeros(len(users), dtype=bool)
         if self._hidden is None or self._hidden[0] is not users or self._hidden[1] is not erased:

@@ -36,6 +36,7 @@ from macrid.files import lock, write_atomically
 from macrid.serving.app import create_app
 from macrid.serving.hosted import Hosted
 from macrid.serving.metrics import SHARED
+from macrid.serving.processes import how_it_ended
 from macrid.serving.server import SHUTDOWN_TIMEOUT, config, prepare, started
 from macrid.serving.service import Service, log
 from macrid.settings import ServingSettings
@@ -223,16 +224,6 @@ class _Life:
 def pause_after(short_lives: int) -> float:
     """Seconds before the next process starts: none after the first short life, then 2, 4, 8, …"""
     return 0.0 if short_lives < 2 else min(LONGEST_PAUSE, 2.0 ** min(short_lives - 1, 30))
-
-
-def how_it_ended(status: int | None) -> str:
-    """An exit status in words."""
-    if status is None or status >= 0:
-        return f"ended with status {status}"
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(-status).name
-        return f"was killed by {name}" + (", possibly for lack of memory" if name == "SIGKILL" else "")
-    return f"was killed by signal {-status}"
 
 
 def call_for_reload(shared: Path) -> None:

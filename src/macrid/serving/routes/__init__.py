@@ -11,6 +11,7 @@ from macrid.serving.routes import (
     running,
     segments,
     steering,
+    training,
     words,
 )
 from macrid.serving.routes.running import health
@@ -18,5 +19,8 @@ from macrid.serving.routes.running import health
 __all__ = ["health", "routers"]
 
 routers = [
-    part.router for part in (steering, people, cohort, about, items, adding, concepts, rules, words, segments, running)
-]
+    part.router
+    for part in (
+        steering, people, cohort, about, items, adding, concepts, rules, words, segments, training, running
+    )
+]  # fmt: skip

@@ -18,9 +18,10 @@ from macrid.control.state import State
 from macrid.control.traverse import traverse
 from macrid.errors import RequestError
 from macrid.pictures import layout
+from macrid.serving.explaining import MOST_EXPLAINED_ITEMS, check_explainable, explained
 from macrid.serving.hosted import Hosted
 from macrid.serving.problems import RefusedError, answers
-from macrid.serving.recommending import Person, batch, look_up, moves_of, person_of, recommend
+from macrid.serving.recommending import Person, asked_by, batch, look_up, moves_of, person_of, recommend
 from macrid.serving.routes.common import Serves, Serving, Strict, reply
 from macrid.serving.schemas import lists, requests
 
@@ -58,6 +59,19 @@ router.add_api_route(
 async def recommend_batch(body: requests.BatchRequest, hosted: Serves, service: Serving) -> Response:
     """Items for many histories."""
     return reply(await batch(hosted, service, body))
+
+
+@router.post("/explain", response_model=lists.Explained, responses=answers(404, 409), tags=["steering"])
+async def explain(body: requests.ExplainRequest, hosted: Serves, service: Serving) -> Response:
+    """Why items have their places in a list, or are not in it: parts that add up."""
+    if len(body.items) > MOST_EXPLAINED_ITEMS:
+        raise RequestError(f"items has {len(body.items):,} ids; the limit is {MOST_EXPLAINED_ITEMS}")
+    positions = hosted.all_known(body.items, "items")
+    asked = await asked_by(hosted, service, body)
+    check_explainable(asked.question)
+    content = await service.at_length(explained, hosted, asked.question, positions)
+    unknown = [str(value) for value in asked.person.unknown]
+    return reply(content | {"unknown": unknown, "warnings": [*asked.warnings, *content["warnings"]]})
 
 
 @router.post("/encode", response_model=lists.Encoded, responses=answers(404, 409), tags=["steering"])

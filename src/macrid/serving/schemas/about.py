@@ -25,10 +25,17 @@ class LookedUp(Found):
     """If they were requested."""
 
 
+class Hit(Found):
+    """An item that a search found."""
+
+    matched: list[str]
+    """Attribute values by which it was found rather than by its title, such as "Sci-Fi"."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
-    items: list[Found]
+    items: list[Hit]
 
 
 class ItemList(Wire):
@@ -269,6 +276,8 @@ class Model(Wire):
     can_edit: bool
     """Whether clients may rename, reload, add items, change rules and ask other runs."""
     can_rename: bool
+    can_train: bool
+    """Whether people may train on a file of their own."""
     score_name: str
     metrics: dict[str, JsonValue] | None
     """As in metrics.json."""
@@ -346,6 +355,8 @@ class RunBeside(Wire):
     """Its folder, for `beside` and `POST /v1/reload`."""
     run_id: str
     model: str
+    source: str | None
+    """Of its data, such as file or demo."""
     items: int
     """Without those added after training."""
     trained: str

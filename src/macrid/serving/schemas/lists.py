@@ -17,15 +17,90 @@ class Pull(ItemRef):
     """The score minus the score without this item."""
 
 
+AccountKind = Literal["everybody", "history", "neighbours", "rule", "move"]
+
+
+class AccountStage(Wire):
+    """An item's place and score after one more thing is taken into account."""
+
+    kind: AccountKind
+    label: str
+    rank: int
+    """Among the items that may be listed, from 1."""
+    score: float
+    """Boosts included; whole thousandths."""
+
+
+class AccountPart(Wire):
+    """What one thing changed."""
+
+    kind: AccountKind
+    label: str
+    """A title, or the rule or move in words."""
+    places: int
+    """Positive: up."""
+    amount: float
+    """Of score; whole thousandths."""
+    item: str | None = None
+    """The item of the history."""
+    count: int | None = None
+    """How many items of the history it is about, if several."""
+    move: Move | None = None
+    rule: str | None = None
+    """The name of a rule, such as "boosts"."""
+    standing: bool | None = None
+    """Whether it is a rule of the service."""
+
+
+class Account(Wire):
+    """Why an item has its place: from the list for everybody (what is popular) to the list at hand, through the history
+    by the model, the history by neighbours, each rule and each move. The places of all parts add up to the first rank
+    less the last, their amounts to the last score less the first. The last stage before any move is the list without
+    moves."""
+
+    rank: int
+    """In the list, or where the item would follow."""
+    of: int
+    """Number of items that may be listed."""
+    listed: bool
+    score: float
+    """Boosts included."""
+    stages: list[AccountStage]
+    parts: list[AccountPart]
+    """Those that changed something; items of the history that changed little are one part."""
+    left_out: list[str]
+    """Why the item may not be listed; its rank is then the one that it would have otherwise."""
+
+
 class Reason(Wire):
-    """Why an item is recommended, ignoring moves."""
+    """Why an item is recommended."""
 
     share: float | None
     """Share of the history in the item's concept."""
     pulls: list[Pull]
-    """The most influential items of the history, strongest first."""
+    """The most influential items of the history, ignoring moves and rules, strongest first. They need not add up."""
     placed: str | None = None
     """How an item that came after training was placed."""
+    account: Account | None = None
+
+
+class Explanation(Placed):
+    """Why an item has its place in a list."""
+
+    share: float | None
+    """Share of the history in the item's concept."""
+    account: Account
+
+
+class Explained(Wire):
+    unknown: list[str]
+    """Ids of the history that are not in the catalogue."""
+    items: list[Explanation]
+    moves: list[Move] | None = None
+    """The applied moves, with their axes and names."""
+    fallback: bool = False
+    """The list is simply what is popular, because no item of the history is known."""
+    warnings: list[str] = Field([])
 
 
 class Scored(Placed):

@@ -80,13 +80,18 @@ RECOMMEND_EXAMPLES: list[JsonValue] = [
 ]
 
 
-class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
-    """What to recommend and to whom."""
+class Asking(Moving, Listing):
+    """One list for one user."""
 
     include: Ids | None = None
     """Choose only among these; unknown ids are ignored, and `warnings` say so."""
     concept: Annotated[int, Field(strict=True, ge=0)] | None = None
     """List the best items of this concept only, and compare them with its list before the moves."""
+
+
+class RecommendRequest(Asking, json_schema_extra={"examples": RECOMMEND_EXAMPLES}):
+    """What to recommend and to whom."""
+
     by_concept: bool = False
     """Also return the best items of every concept, in `concepts`."""
     explain: bool = False
@@ -96,6 +101,23 @@ class RecommendRequest(Moving, Listing, json_schema_extra={"examples": RECOMMEND
     beside: Annotated[str, StringConstraints(max_length=255)] | None = None
     """Ask a run from `GET /v1/runs` instead, for those who may edit. Users are those of the served run, and moves and
     rules are carried over."""
+
+
+EXPLAIN_EXAMPLES: list[JsonValue] = [
+    {"history": ["bag-0001", "bag-0012"], "items": ["bag-0003"]},
+    {
+        "user": "test-0",
+        "items": ["mug-0004"],
+        "moves": [{"towards": "price", "amount": -1}],
+        "rules": {"diversity": 0.3},
+    },
+]
+
+
+class ExplainRequest(Asking, json_schema_extra={"examples": EXPLAIN_EXAMPLES}):
+    """A list, as in `/v1/recommend`, and items that need not be in it."""
+
+    items: Annotated[list[Id], Field(min_length=1, fail_fast=True)]
 
 
 class BatchRequest(Listing, json_schema_extra={"examples": [{"histories": [["bag-0001"], ["mug-0004"]], "n": 5}]}):

@@ -2,9 +2,10 @@
 // The service: one function for every question that the page asks.
 
 import { h } from "./dom.js";
+import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
-/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
+/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Explained, ExplainRequest, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -81,6 +82,13 @@ export const similar = (id, n) => ask("GET", withQuery("/similar", { item: id, n
 
 /** @param {RecommendRequest} request @param {AbortSignal} [signal] @returns {Promise<Recommended>} */
 export const recommend = (request, signal) => ask("POST", "/recommend", request, signal);
+
+/**
+ * Why items have their places in a list, or are not in it.
+ * @param {ExplainRequest} request
+ * @returns {Promise<Explained>}
+ */
+export const explain = (request) => ask("POST", "/explain", request);
 
 /** @param {Who & { moves?: Move[] }} request @param {AbortSignal} [signal] @returns {Promise<Encoded>} */
 export const encode = (request, signal) => ask("POST", "/encode", request, signal);
@@ -166,7 +174,7 @@ function withQuery(path, params) {
  * @param {AbortSignal} [signal]
  * @returns {Promise<any>}
  */
-async function ask(method, path, body, signal) {
+export async function ask(method, path, body, signal) {
   const sent = token;
   let answer;
   try {
@@ -186,11 +194,11 @@ async function ask(method, path, body, signal) {
     if (sent === token) await askForToken();
     return ask(method, path, body, signal);
   }
-  throw new ApiError(answer.status, problem?.detail ?? `${answer.status} ${answer.statusText}`, problem?.errors?.[0]?.at ?? null);
+  throw new ApiError(answer.status, forPeople(problem?.detail ?? `${answer.status} ${answer.statusText}`), problem?.errors?.[0]?.at ?? null);
 }
 
 /** @returns {Record<string, string>} */
-function headers(hasBody = false) {
+export function headers(hasBody = false) {
   return { ...(hasBody && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
 }
 

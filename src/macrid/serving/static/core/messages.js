@@ -26,3 +26,15 @@ export function inWords(message) {
 
 /** @param {string[]} messages @returns {string[]} each once */
 export const allInWords = (messages) => [...new Set(messages.flatMap((message) => inWords(message) ?? []))];
+
+/**
+ * What is wrong, without what only programs need: addresses and options.
+ * @param {string} detail
+ */
+export function forPeople(detail) {
+  return detail
+    .replace(/\s*\((?:[A-Z]+ \/|[^()]*--)[^()]*\)/g, "")
+    .replace(/; see \/\S+(?: or \/\S+)*/g, "")
+    .replace(/^no user /, "no customer ")
+    .replace("; known users: ", "; some that are known: ");
+}

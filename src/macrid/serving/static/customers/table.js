@@ -133,9 +133,9 @@ export class CustomerTable {
     try {
       const { users, total, taste, compared } = await api.users({ ...this.#query, limit: PAGE, offset: this.#offset }, signal);
       if (signal.aborted) return;
-      [this.#users, this.#total, this.#sought] = [users, total, taste?.name.replace(/^.*?: /, "") ?? null];
+      [this.#users, this.#total, this.#sought] = [users, total, taste?.name ?? null];
       this.#wrong.hidden = true;
-      this.#draw(taste?.name ?? null, compared ?? null);
+      this.#draw(compared ?? null);
     } catch (error) {
       if (signal.aborted) return;
       this.#wrong.hidden = false;
@@ -143,11 +143,11 @@ export class CustomerTable {
     }
   }
 
-  /** @param {string | null} taste @param {number | null} compared */
-  #draw(taste, compared) {
+  /** @param {number | null} compared */
+  #draw(compared) {
     const { q } = this.#query;
     this.#found.textContent = [
-      q && (taste ? `${count(this.#total, "customer")} who like ${this.#sought}, most first.` : this.#total ? `${count(this.#total, "customer")} found.` : `No customer has the id or taste “${q}”.`),
+      q && (this.#sought ? `${count(this.#total, "customer")} who like ${this.#sought}, most first.` : this.#total ? `${count(this.#total, "customer")} found.` : `No customer has the id or taste “${q}”.`),
       compared !== null && `Only the first ${number(compared)} were compared.`,
     ].filter(Boolean).join(" ");
     this.#found.hidden = !this.#found.textContent;

@@ -79,7 +79,10 @@ export class Trial {
     } catch (error) {
       if (signal.aborted) return;
       this.#answered = "";
-      this.element.replaceChildren(failure(error, () => this.#keepUp()));
+      const isAway = error instanceof api.ApiError && error.status === 0;
+      const last = isAway && this.element.querySelector(".trial-last"); // better than nothing
+      if (last) last.classList.add("is-stale");
+      this.element.replaceChildren(failure(error, () => this.#keepUp()), ...(last ? [last] : []));
     }
     this.#isBusy = false;
     this.element.removeAttribute("aria-busy");
@@ -89,7 +92,9 @@ export class Trial {
   #show(result, request) {
     const isToday = !request.moves?.length && !request.rules;
     const does = { open: this.#does.open, save: () => this.#save(request), isOpen: this.#isOpen };
-    this.element.replaceChildren(isToday ? todayView(this.#app, result) : resultView(this.#app, result, request, does));
+    const view = isToday ? todayView(this.#app, result) : resultView(this.#app, result, request, does);
+    view.classList.add("trial-last");
+    this.element.replaceChildren(view);
     this.element.removeAttribute("aria-busy");
     this.#does.answer(result);
     clearTimeout(this.#reading);

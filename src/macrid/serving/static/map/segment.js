@@ -3,9 +3,11 @@
 
 import * as api from "../core/api.js";
 import { append, clear, h, iconButton } from "../core/dom.js";
+import { download, fileName } from "../core/files.js";
 import { count, number } from "../core/format.js";
 import { failure, thumbButton, titleOf } from "../core/items.js";
-import { csv, download, fileName, json, rowsOf } from "./export.js";
+import { BOM } from "../share/csv.js";
+import { json, rowsOf, table } from "./export.js";
 import { fondText, isPlain, rarer, shift, trait, whoText } from "./profile.js";
 import { LONGEST_NAME } from "./segments.js";
 
@@ -169,8 +171,8 @@ export class SegmentPanel {
       try {
         const rows = await rowsOf(ids, this.#app.card.limits.history);
         const file = `${fileName(name ?? "segment")}.${kind}`;
-        if (kind === "csv") download(file, "text/csv", csv(rows));
-        else download(file, "application/json", json(rows));
+        if (kind === "csv") download(file, BOM + table(rows), "text/csv;charset=utf-8");
+        else download(file, json(rows));
       } catch (error) {
         this.#app.toast(api.detailOf(error, "The file could not be made."));
       }

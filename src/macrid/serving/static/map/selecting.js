@@ -47,6 +47,7 @@ export class MapSegments {
       meet: (cohort) => this.#meet(cohort),
       close: () => this.select([]),
     });
+    addEventListener("storage", () => this.#drawKept()); // another tab has kept some
   }
 
   get panel() {

@@ -55,13 +55,13 @@ function oneConcept(app, concept) {
 function contents(app, concept) {
   const more = h("div", { class: "concept-more" });
   /** @type {HTMLButtonElement} */
-  const all = h("button", { type: "button", class: "button", text: "All sliders", on: { click: () => fillAll(app, concept, more, all) } });
+  const all = h("button", { type: "button", class: "button", text: "All sliders, and the evidence for them", on: { click: () => fillAll(app, concept, more, all) } });
   return [
     h("div", { class: "concept-typical" },
       concept.typical.map((item) => thumbButton({ concept: concept.concept, ...item }, app.openItem, { size: 64 })),
       h("p", { class: "quiet", text: nameEvidence(concept) })),
     evidenceOf(concept),
-    dimensionTable(concept.dimensions, concept.label),
+    sliderTable(concept.dimensions.filter(({ name }) => name !== null), concept.label),
     h("p", {}, all),
     more,
   ];
@@ -107,6 +107,18 @@ function evidenceOf(concept) {
     h("thead", {}, h("tr", {}, ["Attribute", "Value", "Here", "Elsewhere"].map((text) => h("th", { scope: "col", text })))),
     h("tbody", {}, rows.map((entry) => h("tr", {}, h("td", { text: entry.attribute }), h("td", { text: entry.value }),
       h("td", {}, gauge(entry.inside, { text: percent(entry.inside) })), h("td", {}, gauge(entry.outside, { text: percent(entry.outside) }))))),
+  ));
+}
+
+/** @param {Dimension[]} sliders with names @param {string} label */
+function sliderTable(sliders, label) {
+  return sliders.length > 0 && scrolled(`Sliders of ${label}`, h(
+    "table",
+    {},
+    h("caption", { text: "Its sliders" }),
+    h("thead", {}, h("tr", {}, ["Slider", "From", "To"].map((text) => h("th", { scope: "col", text })))),
+    h("tbody", {}, sliders.map(({ label: name, low, high, edited }) => h("tr", {},
+      h("th", { scope: "row" }, h("span", { text: name }), edited && h("span", { class: "report-chip", text: "edited" })), h("td", { text: low }), h("td", { text: high })))),
   ));
 }
 
