@@ -53,7 +53,14 @@ FILMS = {
     13: ("Godzilla (1998)", "Action|Sci-Fi"),
     14: ("Wester Ross (1986)", "Documentary"),
     15: ("High Noon (1952)", "Western"),
+    16: ("$1,000,000 Duck (1971)", "Children's"),
+    17: ("Niagara (1953)", "Drama"),
+    18: ("Niagara, Niagara (1997)", "Drama"),
+    19: ("Escape from L.A. (1996)", "Action"),
+    21: ("Fahrenheit 9/11 (2004)", "Documentary"),
+    20: ("6th Day, The (2000)", "Action"),
     1999: ("E.T. the Extra-Terrestrial (1982)", "Children's|Sci-Fi"),
+    911: ("Charade (1963)", "Comedy"),
     2001: ("Lethal Weapon 2 (1989)", "Action|Comedy"),
 }
 
@@ -164,13 +171,19 @@ def test_titles_in_any_script_are_found(search, query, position):
         ("mattrix", [2]),
         ("metrix", [2]),
         ("et", [1999]),
+        ("1000000 duck", [16]),
+        ("niagra", [17, 18]),
+        ("niagra niagara", [18]),
+        ("escape from la", [19]),
+        ("the6th day", [20]),
+        ("the haet", [10]),
         ("sci-fi", [1, 2, 3, 12, 13, 1999]),
         ("scifi 1968", [3]),
         ("sci-fi 1999", [2]),
         ("comedies 1999", [4]),
         ("thriler", [2, 7, 9]),
         ("western", [15, 14]),  # an attribute rather than a title with a slip
-        ("childrens", [1999]),
+        ("childrens", [16, 1999]),
     ],
 )
 def test_films_are_found(films, query, ids):
@@ -180,6 +193,7 @@ def test_films_are_found(films, query, ids):
 def test_ids_come_last_and_first_if_nothing_else_matches(films):
     assert found(films, "2001")[-1] == 2001
     assert found(films, "1999")[-1] == 1999
+    assert found(films, "911") == [21, 911]
     assert found(films, "15") == [15]
     assert found(films, "199") == [1999]
     assert found(films, "200") == [3]  # the title starts like this, so ids that do are left out

@@ -60,6 +60,7 @@ def test_distances_of_long_texts_do_not_overflow():
         ("!!!", ["!!!"]),
         ("\x00\ud800 a\u200bb", ["ab"]),
         ("Alien³", ["alien3"]),
+        ("20,000 Leagues, 1,5", ["20000", "leagues", "1", "5"]),
         ("", []),
     ],
 )

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from macrid.control.lexicon import Lexicon
-from macrid.control.search_index import LIGHT, SearchIndex
-from macrid.control.spelling import singular, typos_allowed
+from macrid.control.search_index import LIGHT, SearchIndex, weight
+from macrid.control.spelling import LONGEST_WORD, singular, typos_allowed
 
 MOST_WORDS = 24  # of a query
 MOST_SLIPPED = 12  # words of a query in which slips are looked for
@@ -57,8 +57,8 @@ class Best:
         order = np.argsort(-costs, kind="stable")
         places = places[order]
         sizes = lexicon.owners.sizes(places)
-        weight = np.repeat(lexicon.weights[places], sizes)
-        self.offer(lexicon.owners.joined(places), np.repeat(costs[order], sizes), weight)
+        weights = np.repeat(lexicon.weights[places], sizes)
+        self.offer(lexicon.owners.joined(places), np.repeat(costs[order], sizes), weights)
 
 
 class Comparison:
@@ -96,7 +96,9 @@ class Comparison:
         self._offer(best, index.titles, word)
         if (place := index.titles.place(NUMERALS.get(word, ""))) is not None:
             best.offer(index.titles.owners[place], NEARLY, int(index.titles.weights[place]))
-        if self._slips and not is_light and not word.isdecimal():
+        if self._slips and (is_light or word.isdecimal()):
+            self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)  # L.A., 9/11
+        elif self._slips:
             self._offer_slips(best, word)
         self._by_title.append(best.cost.copy())
         self._offer_values(best, word, is_last=word == self.words[-1])
@@ -117,14 +119,14 @@ class Comparison:
         else:
             is_part = len(word) > 1 and not is_whole
         if is_part:
-            best.offer(index.containing(word), WAYS * SLIP + PREFIX, len(word))
+            best.offer(index.containing(word), WAYS * SLIP + PREFIX, weight(word))
 
     def _of_pair(self, first: str, second: str) -> Best:
         """Two words of the query that are one in a title, or whose space is in the wrong place."""
         index, word = self._index, first + second
         best = Best(index.count, NEVER)
         is_known = self._offer(best, index.titles, word, WAYS * JOINED, 4)
-        is_known |= self._offer(best, index.joined, word, WAYS * JOINED, 64)
+        is_known |= self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)
         are_known = index.titles.place(first) is not None and index.titles.place(second) is not None
         if not is_known and not are_known and self._left > 0 and typos_allowed(word):
             self._left -= 1
@@ -136,8 +138,8 @@ class Comparison:
         start, end = lexicon.starting(word)
         if start < end and len(word) >= fewest and (len(word) > 1 or word == self.words[-1]):
             sizes = lexicon.owners.sizes(np.arange(start, end))
-            weight = np.repeat(lexicon.weights[start:end], sizes)
-            best.offer(lexicon.owners.between(start, end), 2 * more + PREFIX, weight)
+            weights = np.repeat(lexicon.weights[start:end], sizes)
+            best.offer(lexicon.owners.between(start, end), 2 * more + PREFIX, weights)
             if len(word) > 3 or len(self.words) > 1:
                 nearly = start + np.flatnonzero(lexicon.lengths[start:end] == len(word) + 1)
                 best.offer_places(lexicon, nearly, np.full(len(nearly), more + NEARLY, dtype=np.int32))
@@ -183,8 +185,8 @@ class Comparison:
         """Unknown words of letters and digits become several: "odyssey2001"."""
         index, parts = self._index, list[str]()
         for word in words:
-            is_known = any(start < end for start, end in (index.titles.starting(word), index.attributes.starting(word)))
-            parts += [word] if is_known else LETTERS_OR_DIGITS.findall(word)
+            known = (lexicon.starting(word) for lexicon in (index.titles, index.attributes, index.joined))
+            parts += [word] if any(start < end for start, end in known) else LETTERS_OR_DIGITS.findall(word)
         return parts
 
 

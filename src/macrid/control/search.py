@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from macrid.control.matching import ID, MISSING, NEVER, SLIP, WAYS, Comparison
-from macrid.control.search_index import SearchIndex
+from macrid.control.search_index import HEAVY, SearchIndex
 from macrid.control.spelling import words_of
 from macrid.data.attributes import TITLE
 from macrid.data.ids import Ids
@@ -26,9 +26,12 @@ from macrid.models.forks import new_lock
 
 LONGEST_QUERY = 200  # characters
 ENOUGH = 12  # items that match as they are; then none are looked for that match with slips
+BY_ID = WAYS * SLIP + ID
 SLACK = SLIP  # what a match may cost beyond the best
-TIERS = np.full((WAYS, 2), 10, dtype=np.int64)
-TIERS[:6] = [[4, 1], [6, 5], [6, 6], [7, 7], [8, 8], [9, 9]]
+TIERS = np.full((WAYS, 3), 11, dtype=np.int64)
+TIERS[:6] = [[5, 2, 1], [7, 6, 6], [7, 7, 7], [8, 8, 8], [9, 9, 9], [10, 10, 10]]
+"""(way, how much of the title: some, all that counts, all) smaller is better; 0 is the title itself."""
+IN_ANY_ORDER = TIERS[0, 0]
 SHARE = 0.6  # of the cost of a query of which nothing is found that a match may cost
 
 
@@ -113,16 +116,16 @@ class Search:
         for slips in (False, True):
             comparison = Comparison(index, words, slips, attributes)
             cost = comparison.cost
-            if len(same):
-                cost[same] = np.minimum(cost[same], ID)
             highest = int(SHARE * comparison.worst) if slips else 0
             items = self._allowed(np.flatnonzero(cost < WAYS * (highest + 1)), among)
             if len(items) >= ENOUGH:
                 break
+        same, others = self._allowed(same, among), self._allowed(others, among)
+        cost[same] = np.minimum(cost[same], BY_ID)  # as if with a slip
+        items = np.union1d(items, same)
         if (cost[items] % WAYS == ID).all():
-            others = self._allowed(others, among)
-            cost[others] = WAYS * SLIP + ID
-            items = np.concatenate([items, others])
+            cost[others] = BY_ID + WAYS * SLIP
+            items = np.union1d(items, others)
         items = items[cost[items] // WAYS <= cost[items].min(initial=NEVER) // WAYS + SLACK]
         key = self._key(comparison, items)
         return _Ranking(comparison, items, cost[items], key)
@@ -133,10 +136,11 @@ class Search:
     def _key(self, comparison: Comparison, items: np.ndarray) -> np.ndarray:
         """Smaller for better matches: by cost, then by the way words were found and how much of a title they are."""
         index, cost = self._index, comparison.cost[items]
-        is_complete = (index.weights[:, items] == comparison.weight[items]).any(axis=0)
-        tier = TIERS[cost % WAYS, is_complete.astype(np.int64)]
+        weights, weight = index.weights[:, items], comparison.weight[items]
+        is_complete, is_same = (weights // HEAVY == weight // HEAVY).any(axis=0), (weights == weight).any(axis=0)
+        tier = TIERS[cost % WAYS, is_complete.astype(np.int64) + is_same]
         if len(comparison.words) > 1:
-            tier[np.isin(items, index.containing(f" {' '.join(comparison.words)} ")) & (tier == 4)] = 3
+            tier[np.isin(items, index.containing(f" {' '.join(comparison.words)} ")) & (tier == IN_ANY_ORDER)] -= 1
         tier[(index.forms[:, items] == hash(" ".join(comparison.query))).any(axis=0) & (cost < WAYS)] = 0
         return (cost // WAYS * 32 + tier) * np.int64(len(self._ids)) + self._rank[items]
 

@@ -20,6 +20,7 @@ ARTICLES = {
     "las", "il", "lo", "gli", "i", "de", "het", "een", "den", "det", "en", "ett",
 }  # fmt: skip
 LIGHT = {"the", "a", "an", "and", "of", "le", "la", "les", "el", "der", "das", "il"}  # people add or omit them
+HEAVY = 64  # how many light letters weigh as much as one of another word
 YEAR = re.compile(r"\(([0-9]{4})(?:[-–][0-9]{0,4})?\)\s*$")
 ELISION = re.compile(rf"(?<!\w)(?:[cdjlmnst]|qu|all|dell|nell|un)[{APOSTROPHES}](\w+)", re.IGNORECASE)
 LONGEST_VALUE = 60  # characters; longer ones are descriptions
@@ -78,10 +79,9 @@ class Title:
         return f" {' '.join([*self.words, *self.more])} "[:MOST_SCANNED]
 
     def weights(self) -> tuple[int, int]:
-        """Of its distinct words, without and with those in brackets."""
-        words = set(self.words)
-        main = sum(map(weight, words))
-        return main, main + sum(map(weight, set(self.more) - words))
+        """Of its words, without and with those in brackets."""
+        main = sum(map(weight, self.words))
+        return main, main + sum(map(weight, self.more))
 
     def joined(self) -> dict[str, int]:
         """Two of its words, or all of them, written as one; and their weights."""
@@ -95,8 +95,8 @@ class Title:
 
 
 def weight(word: str) -> int:
-    """How much of a title a word is: its letters, none if it is light."""
-    return 0 if word in LIGHT else len(word)
+    """How much of a title a word is: its letters, which count little if it is light."""
+    return len(word) if word in LIGHT else HEAVY * len(word)
 
 
 NO_TITLE = Title([], [], None, [], [])

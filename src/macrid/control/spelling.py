@@ -12,6 +12,7 @@ LONGEST_WORD = 64  # characters; the rest is ignored
 APOSTROPHES = "'’‘ʼ`′＇׳״"
 UNDECOMPOSED = {"æ": "ae", "œ": "oe", "þ": "th", "ð": "d", "ı": "i", "ŋ": "n", "ـ": "", "ى": "ي", "ی": "ي", "ک": "ك",
                 "ة": "ه"}  # fmt: skip
+THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")  # 20,000
 WITH_STROKE = re.compile(r"LATIN SMALL LETTER ([A-Z]) WITH ")
 
 
@@ -49,6 +50,8 @@ def words_of(text: str) -> list[str]:
 
 def real_words(text: str) -> list[str]:
     """The words of a text, if it has any."""
+    if "," in text:
+        text = THOUSANDS.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
     plain = text.casefold().translate(_FOLDING)
