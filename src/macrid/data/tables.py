@@ -27,10 +27,11 @@ from macrid.errors import DataError, MacridError, RequestError, first_line
 from macrid.files import check_regular
 
 USER_NAMES = ("user_id", "user", "uid", "userid", "visitor_id", "customer_id", "reviewer_id", "member_id", "account_id",
-              "client_id", "session_id", "session")  # fmt: skip
+              "client_id", "customer", "visitor", "reviewer", "member", "client", "shopper", "session_id",
+              "session")  # fmt: skip
 ITEM_NAMES = ("item_id", "item", "iid", "sid", "movie_id", "product_id", "article_id", "track_id", "song_id",
               "artist_id", "book_id", "business_id", "video_id", "asin", "parent_asin", "sku", "isbn",
-              "id")  # fmt: skip
+              "product", "movie", "film", "article", "track", "song", "book", "video", "id")  # fmt: skip
 RATING_NAMES = ("rating", "ratings", "score", "stars", "overall", "rate", "value", "weight")
 TIME_NAMES = ("timestamp", "time", "ts", "event_time", "event_timestamp", "datetime", "date_time", "date", "event_date",
               "created_at", "created", "occurred_at", "unix_time", "unix_timestamp", "unix_review_time", "review_time",
