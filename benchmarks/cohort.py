@@ -3,8 +3,9 @@
     python -m benchmarks.cohort --run RUN --users 500
 
 Without --run it is a run of 3,500 items, made for the occasion. Computed at once, lists and everything said about them
-are included; one by one, the engine answers the same questions, and nothing is said. On the page, a slider is turned
-by keys: from letting go to the numbers on the screen of a headless Chromium, service and browser sharing the cores.
+are included; one by one, the engine answers the same questions, and nothing is said: CPU time of one thread, the ways
+taking turns. On the page, a slider is turned by keys: from letting go to the numbers on the screen of a headless
+Chromium, service and browser sharing the cores.
 Results go to benchmarks/results/cohort.json; `python -m benchmarks.control_report` writes the table of docs/control.md.
 """
 
@@ -18,12 +19,13 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.measuring import circumstances, interleaved, rounded, show
+from benchmarks.measuring import circumstances, rounded, show
 from benchmarks.serving import Running, made_run
 
 from macrid.concepts.meaning import meaning_of
@@ -40,6 +42,7 @@ RESULTS = Path(__file__).parent / "results" / "cohort.json"
 N = 10
 SLIDER = ".trial-sliders .slider"
 WATCH = """
+try { localStorage.setItem("macrid-toured", "true"); } catch { /* a blank page has no storage */ }
 globalThis.watched = { released: [], painted: [] };
 let amount = null; // of the newest result
 const ask = fetch;
@@ -63,6 +66,10 @@ DRAWN = """() => watched.released.map(({ at, amount }) => {
 })"""
 
 
+ALL_DRAWN = f"() => watched.released.length > 0 && !({DRAWN})().includes(null)"
+PAUSE = 300  # ms between presses
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="a run with concepts and held-out users; made if not given")
@@ -81,9 +88,10 @@ def main() -> None:
     rows = [
         (way, *(f"{1000 * each[part]:.0f}" for part in ("together", "apart"))) for way, each in found["ways"].items()
     ]
-    print(f"{found['items']:,} items, {found['users']:,} users, lists of {N}; milliseconds, medians")
+    print(f"{found['items']:,} items, {found['users']:,} users, lists of {N}; milliseconds of CPU time, medians")
     show(("", "at once", "one by one"), rows)
     spreads = [(name, *(f"{found[name][part]:.0f}" for part in ("median", "p95", "worst"))) for name in SERVED]
+    print(f"on the clock, at a load of {found.get('load', 0):.1f}")
     show(("", "median", "p95", "worst"), spreads)
 
 
@@ -120,6 +128,7 @@ def strongest(model: Recommender) -> str:
 
 def measured(run: Path, users: int, rounds: int) -> dict[str, Any]:
     """Seconds of every way, together and apart."""
+    torch.set_num_threads(1)
     model, heldout = load(run, "cpu"), read_heldout(run, "test")
     histories, targets = heldout.history[:users], heldout.target[:users]
     cohort, engine = Cohort(model, histories, targets=targets), Engine(model)
@@ -131,10 +140,21 @@ def measured(run: Path, users: int, rounds: int) -> dict[str, Any]:
             "together": lambda options=options: _afresh(cohort, options),
             "apart": lambda questions=questions: engine.answer(questions),
         }
-        taken = interleaved(works, rounds, torch.device("cpu"))
-        found[way] = {name: float(np.median(values)) for name, values in taken.items()}
+        found[way] = {name: float(np.median(values)) for name, values in _turns(works, rounds).items()}
     busy = {"load": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {}  # what else the machine was doing
     return {**circumstances(), **busy, "items": len(model.items), "users": len(cohort), "ways": found}
+
+
+def _turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of CPU time, A B, A B, …; the first round warms up."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            begin = time.process_time()
+            work()
+            if number:
+                taken[name].append(time.process_time() - begin)
+    return taken
 
 
 def _afresh(cohort: Cohort, options: dict[str, Any]) -> None:
@@ -156,7 +176,7 @@ def served(run: Path, users: int, presses: int, browser: str) -> dict[str, Any]:
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = opened.new_page(base_url=address, viewport={"width": 1280, "height": 800})
         page.add_init_script(WATCH)
-        page.goto("/?view=customers")
+        page.goto("/?view=customers&user=test-0")
         page.wait_for_selector(".trial-result:not([aria-busy]) .trial-headline")
         drawn = drawn_times(page, presses)
         version = opened.version
@@ -178,16 +198,16 @@ def _request(address: str, towards: str, users: int, amount: float) -> float:
     return 1000 * (time.perf_counter() - begin)
 
 
-def drawn_times(page: Any, presses: int, pause: float = 1_500) -> list[float]:
+def drawn_times(page: Any, presses: int) -> list[float]:
     """From letting go of a key on the first slider to its numbers on the screen, of a page that had `WATCH` before."""
-    slider = page.locator(SLIDER).first
-    slider.press("Home")
-    page.wait_for_timeout(pause)
+    page.locator(SLIDER).first.press("Home")
+    page.wait_for_function(ALL_DRAWN)
     page.evaluate("() => { watched.released = []; }")
     for press in range(presses):
         page.keyboard.press("PageUp" if press // 8 % 2 == 0 else "PageDown")
-        page.wait_for_timeout(pause)
-    return [value for value in page.evaluate(DRAWN) if value is not None]
+        page.wait_for_function(ALL_DRAWN)
+        page.wait_for_timeout(PAUSE)
+    return list(page.evaluate(DRAWN))
 
 
 if __name__ == "__main__":

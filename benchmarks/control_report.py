@@ -157,7 +157,7 @@ def speed(results: dict[str, Any]) -> str:
 
 def cohort(results: dict[str, Any]) -> str:
     """What a slider or a rule tried on many users takes."""
-    lines = _head("tried on all at once", "lists and summary", "the engine, one by one", "ratio")
+    lines = _head("tried", "all at once, summary included", "one by one, lists only", "ratio")
     for way, found in results["ways"].items():
         together, apart = (f"{1000 * found[part]:.0f} ms" for part in ("together", "apart"))
         lines.append(_row(way, together, apart, f"{found['apart'] / found['together']:.1f}"))
@@ -168,7 +168,8 @@ def cohort(results: dict[str, Any]) -> str:
     )
     busy = f", load {results['load']:.1f}" if results.get("load", 0) > 1.5 else ""
     where = f"{results['machine']['cpu']}, {results['machine']['cores']} cores{busy}, {results['date']}"
-    return "\n".join(lines) + f"\n\n{results['items']:,} items, {results['users']:,} users. {served}. {where}."
+    what = f"{results['items']:,} items, {results['users']:,} users; CPU time of one thread"
+    return "\n".join(lines) + f"\n\n{what}. {served}. {where}."
 
 
 def _head(*names: str) -> list[str]:

@@ -30,7 +30,7 @@ export class UserPicker {
 
   draw() {
     const { user } = this.#app.store.get();
-    this.#box.input.placeholder = user === null ? "Choose a customer" : `Customer ${user}`;
+    this.#box.input.placeholder = user ?? "Choose a customer";
     this.#box.element.classList.toggle("has-value", user !== null);
   }
 
