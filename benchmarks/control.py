@@ -303,7 +303,8 @@ def speed(items: int = 20_000, times: int = 100) -> dict[str, Any]:
         move = Move(concept=fit.concept, dimension=fit.dimension, by=0.1)
         drag = Question(known_at, 24, known_at, moves=(move,), concept=fit.concept)
         calls = {
-            "traverse_ms": lambda start=start: macrid.traverse(model, split.items[start], 1),
+            "traverse_ms": lambda start=start: macrid.traverse(model, split.items[start], 1, hold=False),
+            "hold_ms": lambda start=start: macrid.traverse(model, split.items[start], 1),
             "steer_ms": lambda known=known, move=move: macrid.steer(model, known, moves=[move]),
             "recommend_ms": lambda known=known: model.recommend(known),
             "first_frame_ms": lambda drag=drag: engine.ask(drag),

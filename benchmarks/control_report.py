@@ -44,6 +44,7 @@ def filled(text: str) -> str:
         "year": ("control-movies.json", year),
         "labels": ("labels.json", labels),
         "speed": ("control-speed.json", speed),
+        "walks": ("walks.json", walks),
         "global sliders": ("global-sliders.json", global_sliders.table),
         "cohort": ("cohort.json", cohort),
     }
@@ -144,7 +145,8 @@ def labels(results: dict[str, Any]) -> str:
 def speed(results: dict[str, Any]) -> str:
     lines = _head("", "median of 100")
     names = {
-        "traverse_ms": "traverse, 8 steps",
+        "traverse_ms": "traverse, 8 steps, holding nothing",
+        "hold_ms": "the same, holding attributes",
         "steer_ms": "steer and recommend",
         "recommend_ms": "recommend alone",
         "first_frame_ms": "one concept's list after a move and before it",
@@ -153,6 +155,37 @@ def speed(results: dict[str, Any]) -> str:
     }
     lines += [_row(name, f"{results[key]:.1f} ms") for key, name in names.items() if key in results]
     return "\n".join(lines) + f"\n\n{results['items']:,} items. {_where(results)}"
+
+
+def walks(results: dict[str, Any]) -> str:
+    """Both ways on every data set, and how long a walk takes in a large catalogue."""
+    columns = {
+        "kept": "other attributes kept",
+        "kept_all": "stops that keep all",
+        "moves": "its attribute, end to end",
+        "follows": "rank correlation",
+        "cosine": "cosine to the start",
+        "ms": "CPU time",
+    }
+    lines = _head("data", "", *columns.values())
+    for data, found in results["data"].items():
+        for way, values in found["ways"].items():
+            shares = [f"{100 * values[key]:.0f} %" for key in ("kept", "kept_all")]
+            numbers = [_number(values[key]) for key in ("moves", "follows", "cosine")]
+            lines.append(_row(data, way, *shares, *numbers, f"{values['ms']:.1f} ms"))
+    counts = ", ".join(f"{found['walks']:,} on {data}" for data, found in results["data"].items())
+    most = " and ".join(f"{100 * found['most_kept']:.0f} % on {data}" for data, found in results["data"].items())
+    error = max(values["kept_se"] for found in results["data"].values() for values in found["ways"].values())
+    speed = results["speed"]
+    times = f"{speed['holding']:.1f} ms instead of {speed['the walk of the paper']:.1f}"
+    starts = next(iter(results["data"].values()))["starts"]
+    return (
+        "\n".join(lines)
+        + f"\n\nWalks of {results['steps']} steps from {starts} random items along every dimension named after an"
+        f" attribute other than popularity ({counts}); the standard error of the share kept is at most"
+        f" {100 * error:.1f} points. Without regard to vectors and order, walks could keep {most}. In a catalogue of"
+        f" {speed['items']:,} items a walk takes {times} of CPU time. {_where(results)}"
+    )
 
 
 def cohort(results: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """How long the studio takes, in a headless Chromium: to its first paint, from a slider to a new list, to draw its map.
 
-    python -m benchmarks.studio --run RUN
+    python -m benchmarks.studio [--run RUN] [--before CHECKOUT --rounds 3]
 
 Without --run it is a run of 20,000 items, made for the occasion. A slider is turned by keys, one press after the other;
 an answer counts once the browser has painted the list, items moving to their new places included. The map has random
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.measuring import circumstances, rounded, show
-from benchmarks.serving import Running, made_run
+from benchmarks.serving import ROOT, Running, made_run
 
 RESULTS = Path(__file__).parent / "results" / "studio.json"
 SLIDER = "#knobs .towards-row .slider:enabled"  # of the first attribute, over all items
@@ -65,26 +65,41 @@ def main() -> None:
     parser.add_argument("--presses", type=int, default=60)
     parser.add_argument("--loads", type=int, default=5)
     parser.add_argument("--points", type=int, default=50_000)
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier macrid, measured in turns with this one")
+    parser.add_argument("--rounds", type=int, default=1)
     asked = parser.parse_args()
     browser = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         sys.exit("there is no browser; install one (Debian: apt-get install chromium) or set CHROMIUM")
+    editions = {"now": ROOT} if asked.before is None else {"before": asked.before.resolve(), "now": ROOT}
+    values: dict[str, dict[str, list[float]]] = {name: {part: [] for part in PARTS} for name in editions}
     with tempfile.TemporaryDirectory() as folder:
         run = asked.run or made_run(Path(folder) / "run", asked.items)
-        found = measured(run, browser, asked.presses, asked.loads, asked.points)
+        for _ in range(asked.rounds):  # in turns: a shared machine is not always equally fast
+            for name, checkout in editions.items():
+                about, times = measured(run, browser, asked.presses, asked.loads, asked.points, checkout)
+                for part in PARTS:
+                    values[name][part] += times[part]
+    spread = {name: {part: _spread(times[part]) for part in PARTS} for name, times in values.items()}
+    found = {**circumstances(), **about, **spread.pop("now"), **spread}
     RESULTS.write_text(json.dumps(rounded(found), indent=2) + "\n", encoding="utf-8")
-    rows = [(name, *(f"{found[name][part]:.0f}" for part in ("median", "p95", "worst"))) for name in PARTS]
     print(f"{found['items']:,} items, {asked.points:,} points on the map; milliseconds")
-    show(("", "median", "p95", "worst"), rows)
+    for name in editions:
+        told = found if name == "now" else found[name]
+        rows = [(part, *(f"{told[part][which]:.0f}" for which in ("median", "p95", "worst"))) for part in PARTS]
+        show((name, "median", "p95", "worst"), rows)
 
 
 PARTS = ("first paint", "page ready", "slider to list", "map frame")
 
 
-def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> dict[str, Any]:
-    """Milliseconds of every part."""
+def measured(
+    run: Path, browser: str, presses: int, loads: int, points: int, checkout: Path
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """What was measured, and milliseconds of every part, of the page of a checkout."""
     from playwright.sync_api import sync_playwright
 
+    os.environ["PYTHONPATH"] = str(checkout / "src")
     with Running(run, 1) as port, sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         paints, readies = [], []
@@ -98,11 +113,9 @@ def measured(run: Path, browser: str, presses: int, loads: int, points: int) -> 
         items = page.evaluate("async () => (await (await fetch('/v1/model')).json()).items")
         taken = answer_times(page, presses)
         frames = frame_times(page, points)
-        version = opened.version
+        about = {"browser": f"Chromium {opened.version}", "items": items, "points": points}
         opened.close()
-    parts = dict(zip(PARTS, (paints, readies, taken, frames), strict=True))
-    spread = {name: {**_spread(values), "count": len(values)} for name, values in parts.items()}
-    return {**circumstances(), "browser": f"Chromium {version}", "items": items, "points": points, **spread}
+    return about, dict(zip(PARTS, (paints, readies, taken, frames), strict=True))
 
 
 def answer_times(page: Any, presses: int, pause: float = 120) -> list[float]:
@@ -141,7 +154,8 @@ def frame_times(page: Any, points: int) -> list[float]:
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95)), "worst": max(values)}
+    spread = {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95)), "worst": max(values)}
+    return {**spread, "count": len(values)}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,10 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 
 
-LONG = {f"test_{name}.py" for name in ("day", "search", "workflow", "benchmarks", "studio_views", "loop")}
+LONG = {
+    f"test_{name}.py"
+    for name in ("day", "search", "workflow", "benchmarks", "studio_views", "loop", "training", "studio_training")
+}
 """Files that take half a minute or more."""
 
 

@@ -56,7 +56,8 @@ def test_the_catalogue_in_the_docs_is_the_one_in_the_code():
 
 
 @pytest.mark.parametrize(
-    "report", ["cold_report", "control_report", "diversity_report", "retraining_report", "serving_report"]
+    "report",
+    ["cold_report", "control_report", "diversity_report", "retraining_report", "serving_report", "studio_report"],
 )
 def test_the_tables_of_measurements_are_those_measured(report):
     own = importlib.import_module(f"benchmarks.{report}")

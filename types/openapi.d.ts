@@ -471,6 +471,19 @@ export interface components {
             high: number;
             counts: number[];
         };
+        Hit: {
+            id: string;
+            title?: string | null;
+            concept?: number | null;
+            concept_share?: number | null;
+            second_concept?: number | null;
+            second_share?: number | null;
+            facts?: string[] | null;
+            new?: boolean | null;
+            placed?: string | null;
+            popularity: number;
+            matched: string[];
+        };
         Item: {
             id: string;
             title: string | null;
@@ -510,7 +523,7 @@ export interface components {
         ItemPage: {
             total: number;
             offset: number;
-            items: components["schemas"]["Found"][];
+            items: components["schemas"]["Hit"][];
         };
         ItemRef: {
             id: string;

@@ -3,6 +3,8 @@ import type { Live } from "../src/macrid/serving/static/core/live.js";
 import type { Store } from "../src/macrid/serving/static/core/store.js";
 
 type Schemas = components["schemas"];
+export type Account = Schemas["Account"];
+export type AccountPart = Schemas["AccountPart"];
 export type Attribute = Schemas["Attribute"];
 export type Change = Schemas["Change"];
 export type CohortRequest = Partial<Schemas["CohortRequest"]>;
@@ -11,6 +13,9 @@ export type CohortUser = Schemas["CohortUser"];
 export type Concept = Schemas["Concept"];
 export type Dimension = Schemas["Dimension"];
 export type Encoded = Schemas["Encoded"];
+export type Explained = Schemas["Explained"];
+export type ExplainRequest = Schemas["ExplainRequest"];
+export type Explanation = Schemas["Explanation"];
 export type Found = Schemas["Found"];
 export type Item = Schemas["Item"];
 export type LookedUp = Schemas["LookedUp"];

@@ -120,6 +120,8 @@ def test_reasons_are_those_of_explain(desk, shop_model, unique):
     (expected,) = explain(shop_model, liked, [target])
     (reason,) = reply.content.reasons
     assert reason.raised_by == [pull.title for pull in expected.pulls if pull.amount > 0]
+    assert (reason.place, reason.place_for_everybody) == (expected.account.rank, expected.account.stages[0].rank)
+    assert sum(moved.places for moved in reason.moved) == reason.place_for_everybody - reason.place
     assert reason.share == expected.share
     assert f"{expected.share:.0%}" in reply.text
     with pytest.raises(RequestError, match="at least one liked item"):

@@ -566,12 +566,26 @@ def test_reasons_fit_80_columns(invoke, world_run, other_runs, trained):
     assert max(map(len, out.splitlines())) <= 80
     assert "because you have" in out
     assert "67%" in out
-    assert "log p" in out
+    assert "moved by" in out
     history = ids_of(trained[0])
     code, out, _ = invoke("recommend", other_runs / "ease", "--history", history, "--explain", columns=80)
     assert code == 0
     assert "because you have" not in out
-    assert "score" in out
+
+
+def test_places_in_the_table_add_up_with_rules(invoke, world_run):
+    rules = ("--exclude", "0,1,2", "--diversity", 0.4)
+    code, out, _ = invoke("recommend", world_run, "--history", HISTORY, "--explain", "-n", 6, *rules, columns=160)
+    assert code == 0
+    answer = json.loads(invoke("recommend", world_run, "--history", HISTORY, "--explain", "-n", 6, *rules, "--json")[1])
+    for rank, item in enumerate(answer["items"], start=1):
+        account = item["account"]
+        assert account["rank"] == rank
+        assert account["stages"][0]["rank"] - rank == sum(part["places"] for part in account["parts"])
+        for part in account["parts"]:
+            assert part["rule" if part["kind"] == "rule" else "label"]
+    changed = [part for item in answer["items"] for part in item["account"]["parts"] if part.get("rule") == "diversity"]
+    assert any(f"{part['places']:+d}".replace("-", "−") + " diversity 0.4" in out for part in changed)
 
 
 def test_an_unknown_item_is_reported_once_with_reasons(invoke, world_run):

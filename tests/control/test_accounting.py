@@ -205,8 +205,8 @@ def test_parts_add_up_and_ranks_are_those_of_the_lists(models, name, history, mo
             assert account.before.rank == before.index(item) + 1
         for kind in ("history", "neighbours"):
             own = [part for part in account.parts if part.kind == kind]
-            assert sum(part.count or 1 for part in own) <= len(history)
-            assert max(Counter(part.item for part in own).values(), default=1) == 1
+            assert sum(part.count or 1 for part in own if part.item is not None or part.count) <= len(history)
+            assert max(Counter((part.item, part.count) for part in own).values(), default=1) == 1
 
 
 def test_every_rule_and_move_has_a_part_with_its_name(linked):
@@ -220,8 +220,8 @@ def test_every_rule_and_move_has_a_part_with_its_name(linked):
     labels = Counter((part.rule, part.label) for account in found for part in account.parts if part.kind == "rule")
     assert {rule for rule, _ in labels} == {"where", "include", "exclude", "boosts", "at_most", "diversity", "pins"}
     assert {
-        ("where", "only price < 90"), ("include", "only 120 chosen items"), ("exclude", "without 9 items"),
-        ("boosts", "boost +0.6 for price < 30"), ("boosts", "boost -0.4 for price > 50"),
+        ("where", "filter: price < 90"), ("include", "120 chosen items only"), ("exclude", "9 items excluded"),
+        ("boosts", "boost +0.6: price < 30"), ("boosts", "boost -0.4: price > 50"),
         ("at_most", "at most 2 per category"), ("diversity", "diversity 0.5"),
         ("pins", "pinned"), ("pins", "2 pinned items"),
     } == set(labels)  # fmt: skip
@@ -235,10 +235,10 @@ def test_standing_rules_are_marked_and_come_first(linked):
     standing, own = (Rules(where="price < 90", diversity=0.2),), (Rules(where="price > 5", diversity=0.6),)
     found = accounts(linked, [1, 2], range(10, 150), rules=own, standing=standing)
     stages = [stage.label for stage in found[0].stages if stage.kind == "rule"]
-    assert stages == ["only price < 90", "only price > 5", "diversity 0.6"]
+    assert stages == ["filter: price < 90", "filter: price > 5", "diversity 0.6"]
     marks = {(part.label, part.is_standing) for account in found for part in account.parts if part.kind == "rule"}
-    assert ("only price < 90", True) in marks
-    assert {mark for label, mark in marks if label != "only price < 90"} == {False}
+    assert ("filter: price < 90", True) in marks
+    assert {mark for label, mark in marks if label != "filter: price < 90"} == {False}
 
 
 def test_a_pinned_item_owes_its_place_to_the_pin(linked):
@@ -268,7 +268,7 @@ def test_an_item_that_may_not_be_listed_gets_the_place_it_would_have(linked):
         assert account.of == may.sum() + 1
         check_sums(account)
     assert [account.left_out[0] for account in found[:-1]] == [
-        "only price < 30", "in the history", "excluded", "not among the items to choose from"
+        "filter: price < 30", "in the history", "excluded", "not among the items to choose from"
     ]  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def test_a_blocked_item_is_placed_by_rules_as_if_it_might_be_listed(linked):
     for item in free.ranking.positions[:4].tolist():
         question, answer = ask(linked, history, rules=(Rules(**rules, exclude=[linked.items[item]]),))
         (account,) = accounts_of(linked, question, answer, np.array([item]))
-        assert account.left_out == ("without 1 item",)
+        assert account.left_out == ("1 item excluded",)
         assert account.rank == free.ranking.positions.tolist().index(item) + 1
 
 
@@ -324,15 +324,16 @@ def test_named_items_are_the_strongest_and_the_others_are_one_part(linked):
     by_item = Counter()
     for part in whole.parts:
         by_item[part.item] += part.places
+    assert by_item.pop(None, 0) == 0
     named = {part.item for part in few.parts if part.item is not None}
     assert len(named) == 2
     least = min(abs(by_item[item]) for item in named)
     assert all(abs(places) <= least for item, places in by_item.items() if item not in named)
-    others = [part for part in few.parts if part.item is None]
+    others = [part for part in few.parts if part.count]
     assert {part.count for part in others} == {18}
     assert {part.label for part in others} == {"18 other items of the history"}
     assert sum(part.places for part in others) == sum(by_item[item] for item in by_item if item not in named)
-    assert len([part for part in few.merged if part.item is None]) == 1
+    assert len([part for part in few.merged if part.count]) == 1
     assert sum(part.places for part in few.merged) == sum(part.places for part in few.parts)
 
 
@@ -384,5 +385,5 @@ def test_an_account_in_words_json_and_a_notebook(linked):
     assert (boost["rule"], boost["amount"], boost["places"]) == ("boosts", 0.25, 0)
     assert "item" not in boost
     html = account._repr_html_()
-    assert "boost +0.25 for price &gt; 0" in html
+    assert "boost +0.25: price &gt; 0" in html
     assert f"{account.rank} of 158" in html

@@ -11,7 +11,7 @@ from macrid.concepts import naming
 from macrid.concepts.meaning import meaning_of
 from macrid.control import explain as module
 from macrid.control.explain import explain
-from macrid.errors import FallbackWarning, MacridError, RequestError, UnknownItemsWarning
+from macrid.errors import FallbackWarning, MacridError, RangeWarning, RequestError, UnknownItemsWarning
 
 
 @pytest.fixture(scope="module", params=["MacridVAE", "MultVAE", "EASE", "Popularity"])
@@ -157,3 +157,36 @@ def test_what_is_seen_can_be_explained_too(trained):
     history = model.items[:30]
     reasons = explain(model, history, n=20, exclude_seen=False)
     assert {reason.item.id for reason in reasons} & set(history)
+
+
+def test_accounts_are_of_the_places_in_the_list_with_moves_and_rules(trained):
+    model, history = trained[0], trained[0].items[3:40:5]
+    moves, rules = [{"concept": 2, "share": 0.6}], {"boosts": [{"where": "price < 30", "amount": 0.5}]}
+    steered = macrid.steer(model, history, moves=moves, n=5, rules=rules)
+    reasons = explain(model, history, n=5, moves=moves, rules=rules)
+    assert [reason.item.id for reason in reasons] == steered.ids
+    assert [reason.account.rank for reason in reasons] == [1, 2, 3, 4, 5]
+    before = {item.id: rank for rank, item in enumerate(steered.before, start=1)}
+    assert {reason.item.id: reason.account.before.rank for reason in reasons if reason.item.id in before} == {
+        item: rank for item, rank in before.items() if item in steered.ids
+    }
+    for reason, item in zip(reasons, steered, strict=True):
+        assert reason.parts is reason.account.parts
+        boost = sum(part.amount for part in reason.parts if part.rule == "boosts")
+        assert reason.account.score == pytest.approx(item.score + boost, abs=2e-3)
+        told = json.loads(json.dumps(reason.as_json(), allow_nan=False))
+        assert told["account"]["rank"] == reason.account.rank
+    plain = explain(model, history, steered.ids)
+    assert [reason.pulls for reason in plain] == [reason.pulls for reason in reasons]
+    with pytest.warns(RangeWarning):
+        explain(model, history, moves=[{"concept": 1, "dimension": 0, "to": 5}])
+
+
+def test_places_in_a_frame_add_up_to_the_rank(either):
+    reasons = explain(either, either.items[3:40:5], n=4)
+    frame = reasons.to_parts("pandas")
+    sums = frame.groupby("rank")[["places", "amount"]].sum()
+    assert (-sums["places"]).to_dict() == {rank: rank for rank in range(1, 5)}
+    assert sums["amount"].tolist() == pytest.approx([reason.account.score for reason in reasons])
+    assert frame["item"].unique().tolist() == [reason.item.id for reason in reasons]
+    assert f"place 1 of {len(either.items) - 8}" in reasons._repr_html_()

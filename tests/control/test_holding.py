@@ -246,6 +246,8 @@ def test_a_history_holds_nothing(watches):
     [
         ("metal", "hold is 'metal'"),
         ([1], r"hold is \[1\]"),
+        (3, "hold is 3"),
+        (None, "hold is None"),
         (["metall"], "'metall'.*size, metal, price"),
         (["coolness"], "'coolness'"),  # walked along
         (["popularity"], "'popularity'"),

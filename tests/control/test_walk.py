@@ -358,7 +358,6 @@ def test_with_costs_too_a_wide_beam_finds_the_best_of_all_combinations(seed, tem
         return objective(np.array(way), similar, vectors, temperature, 0.3) - costs.weight * naive_cost(way, costs)
 
     assert worth(result) == pytest.approx(max(map(worth, itertools.product(*groups))), rel=1e-9)
-    assert costs.total(result) == pytest.approx(naive_cost(result, costs))
 
 
 @given(seeds)
@@ -378,7 +377,8 @@ def test_where_similarity_does_not_count_even_a_narrow_beam_pays_the_least(seed,
     _, vectors, groups, costs = a_shelf(seed, sizes=(4, 4, 4, 4))
     groups = loosened(groups, costs.values)
     result = beam_search(np.zeros(16), vectors, groups, 1e-3, 0.0, width, costs)
-    assert costs.total(result) == pytest.approx(min(naive_cost(way, costs) for way in itertools.product(*groups)))
+    least = min(naive_cost(way, costs) for way in itertools.product(*groups))
+    assert naive_cost(result, costs) == pytest.approx(least)
 
 
 @given(seeds, st.integers(1, 12), st.booleans())

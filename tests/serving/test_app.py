@@ -192,6 +192,18 @@ def test_search_tolerates_typos_and_is_paged(client):
     assert {item["concept"] for item in members["items"]} == {3}
 
 
+def test_search_finds_attributes_and_says_which(client, shop_model):
+    page = about.ItemPage.model_validate(ok(client.get("/v1/items", params={"q": "teal phonecases", "limit": 100})))
+    rows = shop_model.table.to_pylist()
+    teal = {str(shop_model.items[at]) for at, row in enumerate(rows) if row["colour"] == "teal"}
+    cases = {str(shop_model.items[at]) for at, row in enumerate(rows) if row["category"] == "phone cases"}
+    assert {hit.id for hit in page.items} == teal & cases
+    assert all("phone cases" in hit.matched or "teal" in hit.matched or "phone case" in hit.title for hit in page.items)
+    by_title = about.ItemPage.model_validate(ok(client.get("/v1/items", params={"q": page.items[0].title})))
+    assert by_title.items[0].title == page.items[0].title
+    assert by_title.items[0].matched == []
+
+
 def test_items_are_returned_by_id_without_duplicates(client):
     content = ok(client.post("/v1/items/lookup", json={"ids": ["mug-0003", "gone", "bag-0007", "mug-0003"]}))
     assert [item["id"] for item in content["items"]] == ["mug-0003", "bag-0007"]

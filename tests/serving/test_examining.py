@@ -123,7 +123,7 @@ def test_counts_are_those_that_training_will_read(examined, tmp_path):
     ("change", "words"),
     [
         ((b"u3,i3,1", b",i3,1"), ["column 'user': row 25 (line 26)", "no id"]),
-        ((b"u3,i3,1", b"u3,i3"), ["row 25 (line 26) has 2 cells, and the header 3"]),
+        ((b"u3,i3,1", b"u3,i3"), ["row 25 (line 26): 2 instead of 3 cells: 'u3,i3'"]),
         ((b"u3,i3,1", b"u3,,1"), ["column 'item': row 25 (line 26)"]),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_large_body_is_refused_with_or_without_its_length(tight):
 
 def test_a_slow_response_times_out(tight, monkeypatch):
     served = tight.app.state.service.hosted
-    monkeypatch.setattr(served.search, "find", lambda *_, **__: time.sleep(1.0))
+    monkeypatch.setattr(served.search, "hits", lambda *_, **__: time.sleep(1.0))
     begin = time.monotonic()
     problem(tight.get("/v1/items"), 503, "0.5 s")
     assert time.monotonic() - begin < 0.9

@@ -122,7 +122,7 @@ def test_bad_files_say_what_is_wrong_and_columns_can_be_corrected(visit, site, b
     studio.page.wait_for_selector(".training-check", timeout=LONG)
     assert "No column looks like the customer or the item" in studio.one(".training-problem").inner_text()
     assert studio.button("Start training").is_disabled()
-    studio.page.get_by_label("Customer", exact=True).select_option("0")
+    studio.one("dialog").get_by_label("Customer", exact=True).select_option("0")
     studio.page.get_by_text("looks like the item").wait_for(timeout=LONG)
     studio.page.get_by_label("Item", exact=True).focus()
     studio.page.get_by_label("Item", exact=True).select_option("1")

@@ -210,6 +210,7 @@ def test_a_service_that_stops_ends_the_training(own_run, beside, shop_files):
     ("program", "words"),
     [
         ("import os; os.kill(os.getpid(), 9)", ["killed by SIGKILL, possibly for lack of memory"]),
+        ("import os; os.write(1, b'{\"note\": '); os.kill(os.getpid(), 9)", ["killed by SIGKILL"]),
         ("import sys; sys.exit('Segmentation fault')", ["status 1", "Segmentation fault"]),
         ("print('{\"failed\": \"run: cannot be written (No space left on device); use --resume\"}')",
          ["run: cannot be written (No space left on device)"]),

@@ -170,12 +170,17 @@ class Desk:
         low, high = ends(self._names(concept, number))
         places = self.model.items.positions(walk.ids)
         steps_ = [
-            shapes.Step(item=self._item(int(at)), value=round(stop.value, 4), is_start=stop.is_start)
+            shapes.Step(
+                item=self._item(int(at)), value=round(stop.value, 4), is_start=stop.is_start, differs=list(stop.differs)
+            )
             for at, stop in zip(places, walk.items, strict=True)
         ]
         name = walk.name or f"dimension {number}"
         head = f"{name}, from {low or 'low'} to {high or 'high'}"
-        lines = [f"{'→' if step.is_start else ' '} {_line(step.item)}" for step in steps_]
+        lines = [
+            f"{'→' if step.is_start else ' '} {_line(step.item)}{stop.also_differs and f' ({stop.also_differs})'}"
+            for step, stop in zip(steps_, walk.items, strict=True)
+        ]
         shape = shapes.Varied(dimension=name, low=low or None, high=high or None, steps=steps_, understood=understood)
         return shape, lines_of([head, *lines])
 

@@ -80,6 +80,8 @@ class Step(Shape):
     value: float
     """Position along the dimension."""
     is_start: bool
+    differs: list[str] = []
+    """What else is not as at the start."""
 
 
 class Varied(Answer):

@@ -214,10 +214,7 @@ def _account(
     stages = [Stage(step.kind, step.label, rank, score / THOUSANDTHS) for step, rank, score in pairs]
     changes = [(one - other) for one, other in pairwise(ranks)], [other - one for one, other in pairwise(scores)]
     whole = {
-        at: Split(
-            apportioned(THOUSANDTHS * own.scores.astype(np.float64), changes[1][at - 1]),
-            apportioned(own.places, changes[0][at - 1]),
-        )
+        at: Split(_added(own.scores, changes[1][at - 1]), apportioned(own.places, changes[0][at - 1]))
         for at, own in splits.items()
     }
     chosen = _named(list(whole.values()), named)
@@ -225,6 +222,8 @@ def _account(
     for at, (step, places, amount) in enumerate(zip(steps[1:], *changes, strict=True), start=1):
         if at in whole:
             parts += _of_history(model, question.history, step.kind, whole[at], chosen)
+            rest = amount - int(whole[at].scores.sum())
+            parts.append(Part(step.kind, "the history as a whole", 0, rest / THOUSANDTHS))
         else:
             label = "pinned" if step.rule == "pins" and _is_pinned(step.rules, item) else step.label
             about: dict[str, Any] = {"move": step.move, "rule": step.rule, "is_standing": step.is_standing}
@@ -238,6 +237,11 @@ def _account(
 
 def _thousandths(score: float) -> int:
     return round(THOUSANDTHS * float(np.clip(score, -LARGEST_SCORE, LARGEST_SCORE)))
+
+
+def _added(scores: np.ndarray, total: int) -> np.ndarray:
+    """What items of a history add to a score, in thousandths; a single one adds it all."""
+    return np.rint(THOUSANDTHS * scores).astype(np.int64) if len(scores) > 1 else np.array([total])
 
 
 def _named(splits: Sequence[Split], most: int) -> np.ndarray:
@@ -254,7 +258,7 @@ def _of_history(model: Recommender, history: np.ndarray, kind: Kind, own: Split,
     items = model.describe(history[chosen], np.zeros(len(chosen)))
     for at, item in zip(chosen.tolist(), items, strict=True):
         amount = int(own.scores[at]) / THOUSANDTHS
-        yield Part(kind, item.title or str(item.id), int(own.places[at]), amount, item.id)
+        yield Part(kind, (item.title or "").strip() or str(item.id), int(own.places[at]), amount, item.id)
     others = np.delete(np.arange(len(history)), chosen)
     if len(others):
         label = f"{len(others):,} {'other ' * bool(len(chosen))}items of the history"

@@ -260,18 +260,18 @@ def vector_rows(model: Recommender) -> Callable[[np.ndarray], np.ndarray]:
 def _filters_of(rules: Rules) -> Iterator[tuple[str, str, Rules]]:
     """Each with its name and a label."""
     if rules.where is not None:
-        yield "where", f"only {rules.where}", Rules(where=rules.where)
+        yield "where", f"filter: {rules.where}", Rules(where=rules.where)
     if rules.include is not None:
-        yield "include", f"only {_count(rules.include, 'chosen item')}", Rules(include=rules.include)
+        yield "include", f"{_count(rules.include, 'chosen item')} only", Rules(include=rules.include)
     if rules.exclude is not None:
-        yield "exclude", f"without {_count(rules.exclude, 'item')}", Rules(exclude=rules.exclude)
+        yield "exclude", f"{_count(rules.exclude, 'item')} excluded", Rules(exclude=rules.exclude)
 
 
 def _others_of(every: Sequence[Rules]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """What counts besides filters: names, labels and fields of `Rules`, where later ones replace earlier ones."""
     boosts, at_most, pins = (_last(every, name) for name in ("boosts", "at_most", "pins"))
     for count, boost in enumerate(boosts or (), start=1):
-        yield "boosts", f"boost {boost.amount:+g} for {boost.where}", {"boosts": boosts[:count]}
+        yield "boosts", f"boost {boost.amount:+g}: {boost.where}", {"boosts": boosts[:count]}
     for count, (attribute, most) in enumerate((at_most or {}).items(), start=1):
         yield "at_most", f"at most {most} per {attribute}", {"at_most": dict(list(at_most.items())[:count])}
     diversity = _last(every, "diversity")

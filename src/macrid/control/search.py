@@ -1,32 +1,38 @@
-"""Search by title or id: whole words, word prefixes and words with typos.
+"""Search by title, attribute and id, tolerating slips, joined and split words.
 
-Case, accents and punctuation are ignored. Han and kana, which have no spaces, and emoji are searched character by
-character. Words are sorted, so that the items of all words with one prefix are contiguous.
+Every item is compared with the whole query: each word of the query costs what has to be done to it to find it in the
+item (nothing for a whole word or a prefix, something per wrong letter, more if it is missing), and the cheapest items
+come first. Among equals a title comes before an attribute, an attribute before an id, the more popular before the less.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from macrid.control.matching import ID, MISSING, NEVER, SLIP, WAYS, Comparison
+from macrid.control.search_index import HEAVY, SearchIndex
+from macrid.control.spelling import words_of
 from macrid.data.attributes import TITLE
 from macrid.data.ids import Ids
 from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 
 LONGEST_QUERY = 200  # characters
-LONGEST_WORD = 64  # characters; the rest is ignored
-NONE = 255  # the cost of a word that an item lacks
-WHOLE, PREFIX = 0, 1  # costs; a typo adds 2
+ENOUGH = 12  # items that match as they are; then none are looked for that match with slips
+BY_ID = WAYS * SLIP + ID
+SLACK = SLIP  # what a match may cost beyond the best
+TIERS = np.full((WAYS, 3), 11, dtype=np.int64)
+TIERS[:6] = [[5, 2, 1], [7, 6, 6], [7, 7, 7], [8, 8, 8], [9, 9, 9], [10, 10, 10]]
+"""(way, how much of the title: some, all that counts, all) smaller is better; 0 is the title itself."""
+IN_ANY_ORDER = TIERS[0, 0]
+SHARE = 0.6  # of the cost of a query of which nothing is found that a match may cost
 
 
 def titles_of(model: Recommender) -> list[str | None] | None:
@@ -36,11 +42,35 @@ def titles_of(model: Recommender) -> list[str | None] | None:
     return [None if title is None else str(title) for title in model.table.column(TITLE).to_pylist()]
 
 
-class Search:
-    """Finds items by title or id; the index is built on first use."""
+@dataclass(frozen=True)
+class Hits:
+    """One page of matching items, best first."""
 
-    def __init__(self, ids: Ids, titles: Sequence[str | None] | None, popularity: np.ndarray) -> None:
-        self._ids, self._titles = ids, titles
+    positions: np.ndarray
+    total: int
+    """Matching items on all pages."""
+    matched: tuple[tuple[str, ...], ...]
+    """The attribute values by which each item was found, rather than by its title; often none."""
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    comparison: Comparison
+    items: np.ndarray
+    """All that match, in no order."""
+    cost: np.ndarray
+    key: np.ndarray
+    """Smaller for better ones."""
+
+
+class Search:
+    """Finds items by title, attributes or id; the index is built on first use. Thread-safe."""
+
+    def __init__(
+        self, ids: Ids, titles: Sequence[str | None] | None, popularity: np.ndarray, table: pa.Table | None = None
+    ) -> None:
+        """table: of the items' attributes."""
+        self._ids, self._titles, self._table = ids, titles, table
         self._order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
         self._rank = np.argsort(self._order)
         self._lock = new_lock()
@@ -48,208 +78,89 @@ class Search:
     def find(
         self, query: str, *, limit: int, offset: int = 0, among: np.ndarray | None = None
     ) -> tuple[np.ndarray, int]:
-        """Positions of one page of matching items, best first, and the total number of matches.
+        """The positions of `hits`, and how many match in all."""
+        hits = self.hits(query, limit=limit, offset=offset, among=among)
+        return hits.positions, hits.total
 
-        Every word of the query must be a word of the title or a prefix of one; if no item matches, typos are allowed.
-        An exact title or id ranks first, then whole words, prefixes and typos; ties go to the more popular item. An
-        empty query matches all items.
+    def hits(self, query: str, *, limit: int, offset: int = 0, among: np.ndarray | None = None) -> Hits:
+        """One page of matching items, best first. An empty query matches all items.
+
         among: (items,) True where an item may match.
         """
         query = query[:LONGEST_QUERY].strip()
         if not query:
             matches = self._order if among is None else self._order[among[self._order]]
-            return matches[offset : offset + limit], len(matches)
-        tier = self._tiers(query, among)
-        matches = np.flatnonzero(tier != NONE)
-        key = tier[matches].astype(np.int64) * len(tier) + self._rank[matches]
-        total, last = len(matches), offset + limit
+            page = matches[offset : offset + limit]
+            return Hits(page, len(matches), ((),) * len(page))
+        ranking = self._ranking(query, among)
+        matches, key, total, last = ranking.items, ranking.key, len(ranking.items), offset + limit
         if last < total:
             best = np.argpartition(key, last)[:last]
             matches, key = matches[best], key[best]
-        return matches[np.argsort(key)[offset:last]], total
+        page = matches[np.argsort(key)[offset:last]]
+        return Hits(page, total, tuple(ranking.comparison.matched(int(at)) for at in page))
 
-    def _tiers(self, query: str, among: np.ndarray | None) -> np.ndarray:
-        """(items,) 0 for an exact title or id, more for worse matches, NONE for no match."""
-        allowed = np.zeros(len(self._ids), dtype=np.uint8)
-        if among is not None:
-            allowed[~among] = NONE
-        words = words_of(query)
+    def titled(self, query: str, limit: int) -> list[int]:
+        """Items with all words of the query in their titles and the fewest slips, best first."""
+        ranking = self._ranking(query[:LONGEST_QUERY].strip(), None, attributes=False)
+        cost, words = ranking.cost // WAYS, ranking.comparison.words
+        most = SLIP * sum((len(word) > 3) + (len(word) > 7) for word in words)
+        best = (cost == cost.min(initial=NEVER)) & (cost <= most) & (ranking.cost % WAYS != MISSING)
+        return [int(at) for at in ranking.items[best][np.argsort(ranking.key[best])[:limit]]]
+
+    def _ranking(self, query: str, among: np.ndarray | None, attributes: bool = True) -> _Ranking:
         with self._lock:  # one thread builds the index, others wait
             index = self._index
-        tiers = self._tiers_of(words, allowed, "none")
-        tiers[(tiers == WHOLE + 1) & (index.titles == hash(" ".join(words)))] = 0
-        tiers = np.maximum(np.minimum(tiers, self._tiers_of_ids(query)), allowed)
-        for typos in ("unknown", "all"):
-            if tiers.min(initial=NONE) == NONE:
-                tiers = self._tiers_of(words, allowed, typos)
-        return tiers
-
-    def _tiers_of(self, words: Sequence[str], allowed: np.ndarray, typos: str) -> np.ndarray:
-        """By the worst match among the words."""
-        worst = allowed
-        for word in dict.fromkeys(words):
-            worst = np.maximum(worst, self._index.costs(word, typos))
-            if worst.min(initial=NONE) == NONE:
+        words = words_of(query)
+        same, others = self._by_id(query) if attributes else (np.zeros(0, np.int64),) * 2
+        for slips in (False, True):
+            comparison = Comparison(index, words, slips, attributes)
+            cost = comparison.cost
+            highest = int(SHARE * comparison.worst) if slips else 0
+            items = self._allowed(np.flatnonzero(cost < WAYS * (highest + 1)), among)
+            if len(items) >= ENOUGH:
                 break
-        return np.where(worst == NONE, NONE, worst + 1)
+        same, others = self._allowed(same, among), self._allowed(others, among)
+        cost[same] = np.minimum(cost[same], BY_ID)  # as if with a slip
+        items = np.union1d(items, same)
+        if (cost[items] % WAYS == ID).all():
+            cost[others] = BY_ID + WAYS * SLIP
+            items = np.union1d(items, others)
+        items = items[cost[items] // WAYS <= cost[items].min(initial=NEVER) // WAYS + SLACK]
+        key = self._key(comparison, items)
+        return _Ranking(comparison, items, cost[items], key)
 
-    def _tiers_of_ids(self, query: str) -> np.ndarray:
-        """0 for the query itself, more for ids that start with it."""
+    def _allowed(self, items: np.ndarray, among: np.ndarray | None) -> np.ndarray:
+        return items if among is None else items[among[items]]
+
+    def _key(self, comparison: Comparison, items: np.ndarray) -> np.ndarray:
+        """Smaller for better matches: by cost, then by the way words were found and how much of a title they are."""
+        index, cost = self._index, comparison.cost[items]
+        weights, weight = index.weights[:, items], comparison.weight[items]
+        is_complete, is_same = (weights // HEAVY == weight // HEAVY).any(axis=0), (weights == weight).any(axis=0)
+        tier = TIERS[cost % WAYS, is_complete.astype(np.int64) + is_same]
+        if len(comparison.words) > 1:
+            tier[np.isin(items, index.containing(f" {' '.join(comparison.words)} ")) & (tier == IN_ANY_ORDER)] -= 1
+        tier[(index.forms[:, items] == hash(" ".join(comparison.query))).any(axis=0) & (cost < WAYS)] = 0
+        return (cost // WAYS * 32 + tier) * np.int64(len(self._ids)) + self._rank[items]
+
+    def _by_id(self, query: str) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the id that is the query, in whatever case, and of ids that start with it."""
         query = pc.utf8_lower(pa.scalar(query.encode("utf-8", "replace").decode())).as_py()
         ids, positions = self._sorted_ids
         places = range(len(ids))
         start = bisect_left(places, query, key=lambda place: ids[place].as_py())
         end = bisect_right(places, query, start, key=lambda place: ids[place].as_py()[: len(query)])
         last = bisect_right(places, query, start, end, key=lambda place: ids[place].as_py())
-        tiers = np.full(len(places), NONE, dtype=np.uint8)
-        tiers[positions[start:end]] = PREFIX + 1
-        tiers[positions[start:last]] = 0
-        return tiers
+        return positions[start:last], positions[last:end]
 
     @cached_property
     def _sorted_ids(self) -> tuple[pa.Array, np.ndarray]:
         """In lower case, with their positions."""
         lower = pc.utf8_lower(self._ids.array.cast(pa.string()))
         order = pc.sort_indices(lower)
-        return lower.take(order), order.to_numpy()
+        return lower.take(order), order.to_numpy().astype(np.int64)
 
     @cached_property
-    def _index(self) -> _Index:
-        return _build([None] * len(self._ids) if self._titles is None else self._titles)
-
-
-@dataclass(frozen=True)
-class _Index:
-    """Which items have which words."""
-
-    words: list[str]
-    """Sorted."""
-    starts: np.ndarray
-    """(words + 1,) where the items of each word start in `items`."""
-    items: np.ndarray
-    titles: np.ndarray
-    """(items,) a hash of each title's words."""
-    letters: np.ndarray
-    """(words,) the letters of each word, as bits."""
-
-    def costs(self, word: str, typos: str) -> np.ndarray:
-        """(items,) of uint8, the cost of the word in each item.
-
-        typos: allowed in "none", in "unknown" words, or in "all".
-        """
-        cost = np.full(len(self.titles), NONE, dtype=np.uint8)
-        start = bisect_left(self.words, word)
-        end = bisect_right(self.words, word, start, key=lambda other: other[: len(word)])
-        if typos == "all" or (typos == "unknown" and start == end):
-            near, costs = self._near(word)
-            for place in np.argsort(-costs, kind="stable"):
-                cost[self._items(near[place], near[place] + 1)] = costs[place]
-        cost[self._items(start, end)] = PREFIX
-        if start < end and self.words[start] == word:
-            cost[self._items(start, start + 1)] = WHOLE
-        return cost
-
-    def _items(self, start: int, end: int) -> np.ndarray:
-        """Of a slice of the words."""
-        return self.items[self.starts[start] : self.starts[end]]
-
-    def _near(self, word: str) -> tuple[np.ndarray, np.ndarray]:
-        """Places and costs of words a typo or two away from this one, or that start with such a word."""
-        most = typos_allowed(word)
-        if most == 0:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        lacking = np.bitwise_count(_letters([word])[0] & ~self.letters)  # each edit supplies at most one
-        places = np.flatnonzero(lacking <= most)
-        whole, prefix = distances(word, [self.words[place] for place in places], most)
-        cost = np.minimum(2 * whole, 2 * prefix + 1 if len(word) > 4 else NONE)
-        near = cost <= 2 * most + 1
-        return places[near], cost[near]
-
-
-def typos_allowed(word: str) -> int:
-    """One from 4 letters, two from 8, none in numbers."""
-    return 0 if word.isdecimal() else (len(word) >= 4) + (len(word) >= 8)
-
-
-def _build(titles: Iterable[str | None]) -> _Index:
-    number: defaultdict[str, int] = defaultdict(count().__next__)
-    lengths: list[int] = []
-    tokens: list[int] = []
-    hashes: list[int] = []
-    for title in titles:
-        words = [] if title is None else words_of(str(title))
-        hashes.append(hash(" ".join(words)))
-        lengths.append(len(words))
-        tokens.extend(map(number.__getitem__, words))
-    words = sorted(number)
-    rank = np.empty(len(words), dtype=np.int32)
-    rank[[number[word] for word in words]] = np.arange(len(words))
-    token = rank[np.array(tokens, dtype=np.int64)]
-    items = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(token, minlength=len(words)))])
-    return _Index(words, starts, items[np.argsort(token, kind="stable")], np.array(hashes, np.int64), _letters(words))
-
-
-class _Folding(dict[int, str]):
-    """A table for `str.translate`, filled on demand."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = folded = _folded(chr(code))
-        return folded
-
-
-def _folded(letter: str) -> str:
-    """Drops accents and invisible characters, separates at punctuation, makes Han, kana and symbols words."""
-    kind = unicodedata.category(letter)
-    if unicodedata.combining(letter) >= 10 or kind in ("Cf", "Me") or "\ufe00" <= letter <= "\ufe0f":
-        return ""
-    if kind == "So" or (kind == "Lo" and unicodedata.name(letter, "").startswith(("CJK", "HIRAGANA", "KATAKANA"))):
-        return f" {letter}"
-    return letter if kind[0] in "LNM" else " "
-
-
-_FOLDING = _Folding()
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text; one that has none, such as punctuation, counts as a word."""
-    plain = unicodedata.normalize("NFKD", text).casefold().translate(_FOLDING)
-    words = unicodedata.normalize("NFC", plain).split() or text.casefold().split()
-    return [word[:LONGEST_WORD] for word in words]
-
-
-def _letters(words: Sequence[str]) -> np.ndarray:
-    """(words,) of uint64, the letters of each word as bits; some letters share a bit."""
-    if not words:
-        return np.zeros(0, dtype=np.uint64)
-    lengths = np.array([len(word) for word in words])
-    codes = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    bits = np.left_shift(np.uint64(1), (codes % 61).astype(np.uint64))
-    return np.bitwise_or.reduceat(bits, np.cumsum(lengths) - lengths)
-
-
-def distances(word: str, others: Sequence[str], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Optimal string alignment distances from a word to each of the others, and to the nearest prefix of each.
-
-    Exact up to `most`; larger ones are at least `most` + 1.
-    """
-    width = len(word) + most
-    text = "".join(other[:width].ljust(width, "\0") for other in others)
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).reshape(-1, width).T.copy()
-    far = np.full(len(others), most + 1, dtype=np.uint8)
-    rows: list[dict[int, np.ndarray]] = [{j: np.full_like(far, j) for j in range(most + 1)}]
-    for i, letter in enumerate(map(ord, word), start=1):
-        row: dict[int, np.ndarray] = {}
-        for j in range(max(0, i - most), i + most + 1):  # edits from i letters of the word to j of the others
-            row[j] = np.minimum(rows[-1].get(j, far), row.get(j - 1, far)) + 1
-            if j > 0:
-                row[j] = np.minimum(row[j], rows[-1][j - 1] + (codes[j - 1] != letter))
-            if i > 1 and j > 1:
-                swapped = (codes[j - 2] == letter) & (codes[j - 1] == ord(word[i - 2]))
-                row[j] = np.where(swapped, np.minimum(row[j], rows[-2][j - 2] + 1), row[j])
-        rows.append(row)
-    sizes = np.array([len(other) for other in others], dtype=np.int64)
-    whole = far.copy()
-    for j, edits in rows[-1].items():
-        whole[sizes == j] = edits[sizes == j]
-    return whole.astype(np.int64), np.minimum.reduce([*rows[-1].values(), far]).astype(np.int64)
+    def _index(self) -> SearchIndex:
+        return SearchIndex([None] * len(self._ids) if self._titles is None else self._titles, self._table)

@@ -7,7 +7,7 @@ change of rank, and nobody gets more of them than there were items to pass.
 
 What h adds is its Shapley value, the mean over all orders of the history, estimated from both ends: of m terms, the
 first (h alone) counts once, and the last (what is missing without h) stands for the m − 1 others. Two items or fewer
-have their exact Shapley values. What that leaves of a score is spread evenly.
+have their exact Shapley values.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from macrid.concepts.names import short_title
-from macrid.control.search import Search, distances, titles_of, typos_allowed, words_of
+from macrid.control.search import Search, titles_of
+from macrid.control.spelling import distances, typos_allowed, words_of
 from macrid.data.ids import Id
 from macrid.errors import RequestError
 from macrid.models.base import Recommender
@@ -36,15 +37,14 @@ class Titles:
 
     def __init__(self, model: Recommender, search: Search | None = None) -> None:
         self.model, self._titles = model, titles_of(model)
-        self.search = search or Search(model.items, self._titles, model.popularity)
+        self.search = search or Search(model.items, self._titles, model.popularity, model.table)
 
     def find(self, text: str) -> Match:
         """The item that a text names: its id, its title, or the only title that has all of its words."""
         match = self.exact(text)
         if match is not None or not (key := _key(text)):
             return match or Match(_tidy(text), None)
-        best, _ = self.search.find(_tidy(text), limit=MOST_COMPARED)
-        found = [int(at) for at in best]
+        found = self.search.titled(_tidy(text), MOST_COMPARED)
         if len(found) > 1:
             found = self._nearest(key, found) or self._beginning(key, found) or found
         return _match(_tidy(text), found)

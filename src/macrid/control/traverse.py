@@ -32,6 +32,11 @@ class Stop:
     differs: tuple[str, ...] = ()
     """What was held and the item does not have as the start has it."""
 
+    @property
+    def also_differs(self) -> str:
+        """The same as text; empty if nothing does."""
+        return f"also differs: {', '.join(self.differs)}" if self.differs else ""
+
     def as_json(self) -> dict[str, Any]:
         fields = {"id": str(self.id), "title": self.title, "value": self.value, "start": self.is_start}
         return {**fields, "differs": list(self.differs)}
@@ -90,8 +95,8 @@ class Traversal:
         title = f"concept {self.concept}, {self.name or f'dimension {self.dimension}'}"
         cards = (
             markup.Card(
-                stop.title or str(stop.id), [f"{stop.value:+.2f}"], self.pictures.of(stop.id), self.concept,
-                "start" if stop.is_start else "", stop.is_start,
+                stop.title or str(stop.id), list(filter(None, (f"{stop.value:+.2f}", stop.also_differs))),
+                self.pictures.of(stop.id), self.concept, "start" if stop.is_start else "", stop.is_start,
             )
             for stop in self.items
         )  # fmt: skip
@@ -190,7 +195,8 @@ def traverse(
 
 def _held(space: Space, concept: int, dimension: int, position: int, hold: bool | Sequence[str]) -> Held:
     """What to hold of the item at a position, −1 for a history."""
-    if isinstance(hold, str) or not (isinstance(hold, bool) or all(isinstance(name, str) for name in hold)):
+    is_list = isinstance(hold, list | tuple) and all(isinstance(name, str) for name in hold)
+    if not is_list and not isinstance(hold, bool):
         raise RequestError(f"hold is {hold!r}; give True, False or a list of attributes")
     if position < 0 and hold and hold is not True:
         raise RequestError("a history has no attributes to hold; start from an item, or give no names")

@@ -13,7 +13,7 @@ from macrid.concepts.directions import along, directions_towards
 from macrid.concepts.space import Space, space_of
 from macrid.control import thesaurus
 from macrid.control.moves import Move
-from macrid.control.search import distances, words_of
+from macrid.control.spelling import distances, singular, words_of
 from macrid.data.attributes import POPULARITY, is_date, kind_of, read_attributes
 from macrid.errors import RequestError
 from macrid.models.base import Recommender
@@ -218,11 +218,4 @@ def comparatives(column: str) -> tuple[str, str] | None:
 
 def key_of(text: str) -> str:
     """A name as one word in lower case, in the singular: "Phone cases" is "phonecase"."""
-    word = "".join(words_of(text)).replace("_", "")
-    if len(word) > 4 and word.endswith("ies"):
-        return f"{word[:-3]}y"
-    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "ness")):
-        return word[:-1]
-    return word
+    return singular("".join(words_of(text)).replace("_", ""))

@@ -252,11 +252,6 @@ class Costs:
             ahead.append((self.between(before, after) + self.at(step, after) + ahead[-1]).min(axis=1))
         return ahead[::-1]
 
-    def total(self, chosen: np.ndarray) -> float:
-        """Of a walk."""
-        stops = sum(float(self.at(step, chosen[[step]])[0]) for step in range(len(chosen)))
-        return stops + sum(float(self.between(chosen[[at]], chosen[[at + 1]])[0, 0]) for at in range(len(chosen) - 1))
-
 
 def directions_without(vectors: np.ndarray, dimension: int) -> np.ndarray:
     """h_{i,−j} with unit length, (n, dim) with 0 at the dimension: products are cosines, 0 for a vector of zeros.

@@ -242,7 +242,7 @@ class DelimitedTable(Table):
                 return self.read(columns, text, threads=False)
             if row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", reason):
                 place, cells = self.place(int(row[1]) - self.header - 1), shown(row[4])
-                reason = f"{place} has {row[3]} cells, and the header {row[2]}: {cells}"
+                reason = f"{place}: {row[3]} instead of {row[2]} cells: {cells}"
             raise DataError(f"{self.path}: {reason}") from error
         except OSError as error:
             raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error

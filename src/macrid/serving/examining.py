@@ -176,6 +176,9 @@ def _read(table: Table, roles: dict[str, str | None], reading: Reading, found: _
     missing = [CALLED[role] for role in ("user", "item") if roles[role] is None]
     if missing:
         found.problems.append(f"No column looks like {' or '.join(missing)}: choose it.")
+        if isinstance(table, DelimitedTable) and table.header:
+            names = ", ".join(f"'{_clipped(name)}'" for name in table.columns[:3])
+            found.warnings.append(f"The first line is taken for the names of the columns: {names} …")
     if roles["user"] is not None and roles["user"] == roles["item"]:
         found.problems.append(f"Column '{_clipped(roles['user'])}' cannot be both the customer and the item.")
     if reading.min_rating is not None and roles["rating"] is None:

@@ -93,7 +93,7 @@ class Hosted:
         self.batcher = Batcher(self.engine.answer, settings.together, settings.max_waiting, on_batch)
         self.metrics = _read_metrics(self.run)
         self.titles = titles_of(self.model)
-        self.search = Search(self.model.items, self.titles, self.model.popularity)
+        self.search = Search(self.model.items, self.titles, self.model.popularity, self.model.table)
         self.pictures = Pictures(self.model, None if settings.pictures is None else Path(settings.pictures))
         min_rating = (self.config.get("data") or {}).get("min_rating")
         self.users = KnownUsers(self.model, self.run, settings, min_rating, events)

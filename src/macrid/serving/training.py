@@ -237,7 +237,10 @@ class Training:
         last: dict[str, Any] = {}
         with process.stdout as lines:
             for line in lines:
-                last = json.loads(line)
+                try:
+                    last = json.loads(line)
+                except ValueError:  # cut short by a kill
+                    break
                 with self._lock:
                     if self._turn == turn:
                         self._take(last)
@@ -269,8 +272,7 @@ class Training:
             self._understood["problems"] = [self._without_folder(text) for text in self._understood["problems"]]
             self._state = "understood"
             if not self._understood["is_table"]:
-                understood = self._understood
-                self._clear(understood["problems"][0])
+                self._clear(self._understood["problems"][0])
         elif "trained" in last and self._state == "training":
             self._publish(last["trained"])
         else:
@@ -308,9 +310,7 @@ class Training:
         """To what was understood, without anything of the training."""
         self._end()
         assert self._folder is not None
-        for name in (RUN, f".{RUN}.lock"):
-            path = self._folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        shutil.rmtree(self._folder / RUN, ignore_errors=True)
         (self._folder / STOP).unlink(missing_ok=True)
         self._state, self._message, self._progress = "understood", message, None
 

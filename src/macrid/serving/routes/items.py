@@ -29,19 +29,20 @@ router = APIRouter(prefix="/v1", responses=answers(), route_class=Strict)
 async def search(
     hosted: Serves,
     service: Serving,
-    q: Annotated[str, Query(max_length=1_000, description="Words, or the start of a word or id.")] = "",
+    q: Annotated[str, Query(max_length=1_000, description="Words of titles and attributes, or an id.")] = "",
     limit: Limit = 20,
     offset: Offset = 0,
     concept: Annotated[int | None, Query(ge=0, description="Only items of this concept.")] = None,
 ) -> Response:
-    """Search items by title, tolerating typos; without a query, the most popular items."""
+    """Search items by title, attributes or id, tolerating typos; without a query, the most popular items."""
     among = None
     if concept is not None:
         hosted.card.check(concept)
         among = np.asarray(hosted.concept_of == concept)
-    find = partial(hosted.search.find, q, limit=limit, offset=offset, among=among)
-    positions, total = await service.slowly(find)
-    return reply({"total": total, "offset": offset, "items": [listed(hosted, int(at)) for at in positions]})
+    hits = await service.slowly(partial(hosted.search.hits, q, limit=limit, offset=offset, among=among))
+    found = zip(hits.positions.tolist(), hits.matched, strict=True)
+    items = [{**listed(hosted, at), "matched": matched} for at, matched in found]
+    return reply({"total": hits.total, "offset": offset, "items": items})
 
 
 @router.post("/items/lookup", response_model=about.ItemList, tags=["items"])

@@ -25,10 +25,17 @@ class LookedUp(Found):
     """If they were requested."""
 
 
+class Hit(Found):
+    """An item that a search found."""
+
+    matched: list[str]
+    """Attribute values by which it was found rather than by its title, such as "Sci-Fi"."""
+
+
 class ItemPage(Wire):
     total: int
     offset: int
-    items: list[Found]
+    items: list[Hit]
 
 
 class ItemList(Wire):

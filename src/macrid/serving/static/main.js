@@ -71,7 +71,7 @@ async function start() {
     if (user !== undefined && store.isBlank) store.start({ user });
     else live.meet();
   }
-  if (!kept("toured", false)) (await import("./tour/tour.js")).start(app);
+  if (!kept("toured", false) && store.get().view === "picks") (await import("./tour/tour.js")).start(app);
 }
 
 /** Tabs of this browser tell each other when names have changed. */
@@ -199,6 +199,7 @@ function hero() {
   byId("hero").append(
     h("span", { class: "quiet", text: "Nothing here changes what customers really get." }),
     h("button", { type: "button", class: "text-button", text: "Show me around", on: { click: async () => (await import("./tour/tour.js")).start(app) } }),
+    ...(app.card.can_train ? [h("button", { type: "button", class: "text-button", text: "Try it with your own data", on: { click: () => document.querySelector(/** @type {"button"} */ (".training-open"))?.click() } })] : []),
   );
   byId("hero").after(away);
 }
@@ -215,7 +216,7 @@ function tools() {
   byId("tools").replaceChildren(
     undo,
     redo,
-    h("button", { type: "button", class: "button", on: { click: async () => (await import("./states/states.js")).open(app) } }, "Saved"),
+    iconButton("saved", "Saved", async () => (await import("./states/states.js")).open(app), { title: "Saved lists" }),
     iconButton("code", "Take this list away", async () => (await import("./share/share.js")).open(app)),
     h("button", { type: "button", class: "button", on: { click: async () => (await import("./share/share.js")).copyLink(app) } }, "Copy link"),
     iconButton("keys", "Keys", openKeys, { title: "Keys (?)" }),

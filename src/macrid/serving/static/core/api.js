@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { forPeople } from "./messages.js";
 
 /** @import { components } from "#openapi" */
-/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
+/** @import { CohortRequest, CohortResult, Concept, Dimension, Encoded, Explained, ExplainRequest, Item, Map as ItemMap, MapValues, Model, Move, Recommended, RecommendRequest, Report, SegmentProfile, Traversed, Who } from "#types" */
 
 const KEY = "macrid-token";
 let token = takeToken();
@@ -82,6 +82,13 @@ export const similar = (id, n) => ask("GET", withQuery("/similar", { item: id, n
 
 /** @param {RecommendRequest} request @param {AbortSignal} [signal] @returns {Promise<Recommended>} */
 export const recommend = (request, signal) => ask("POST", "/recommend", request, signal);
+
+/**
+ * Why items have their places in a list, or are not in it.
+ * @param {ExplainRequest} request
+ * @returns {Promise<Explained>}
+ */
+export const explain = (request) => ask("POST", "/explain", request);
 
 /** @param {Who & { moves?: Move[] }} request @param {AbortSignal} [signal] @returns {Promise<Encoded>} */
 export const encode = (request, signal) => ask("POST", "/encode", request, signal);

@@ -68,6 +68,7 @@ const ICONS = {
   remove: "M4 10h12",
   swap: "M4 7h11M12 4l3 3-3 3M16 13H5M8 10l-3 3 3 3",
   upload: "M10 13V4M6.5 7.5L10 4l3.5 3.5M4 12v3.5h12V12",
+  saved: "M5.5 3.5h9V17L10 13.5 5.5 17z",
   fit: "M3 7V3h4M13 3h4v4M17 13v4h-4M7 17H3v-4",
   pin: "M7 3h6l-.8 5.5L15 12H5l2.8-3.5zM10 12v5",
   ban: "M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM5.2 5.2l9.6 9.6",

@@ -144,7 +144,7 @@ function combobox({ label, placeholder, name, load, show, choose, stays = false,
 }
 
 /**
- * Items by title, to add to the history or to take out of it.
+ * Items by title or attributes, to add to the history or to take out of it.
  * @param {App} app
  * @param {{ label?: string, placeholder?: string, name?: string, choose?: (item: Found) => void, stays?: boolean }} [options]
  */
@@ -166,7 +166,13 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add an 
         "span",
         { class: "option-text" },
         h("span", { class: "option-title", dir: "auto", text: titleOf(item) }),
-        h("span", { class: "option-more" }, conceptTags(item), h("span", { text: count(item.popularity, "user") })),
+        h(
+          "span",
+          { class: "option-more" },
+          item.matched.length > 0 && h("span", { class: "option-matched", dir: "auto", text: item.matched.join(" · ") }),
+          conceptTags(item),
+          h("span", { text: count(item.popularity, "user") }),
+        ),
       ),
       app.isInHistory(item.id) && h("span", { class: "option-in", text: "in the history" }),
     ],

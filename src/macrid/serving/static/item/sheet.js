@@ -4,10 +4,12 @@
 import * as api from "../core/api.js";
 import { conceptColour } from "../core/colours.js";
 import { append, clear, h, iconButton } from "../core/dom.js";
-import { anything, count, percent } from "../core/format.js";
-import { ItemCard, conceptTags, failure, thumb, thumbButton, titleOf } from "../core/items.js";
+import { anything, count } from "../core/format.js";
+import { ItemCard, conceptTags, failure, thumb, titleOf } from "../core/items.js";
 import { styles } from "../core/panel.js";
 import { isExcluded, isPinned, toggleExcluded, togglePin } from "../rules/chosen.js";
+import { largeShares } from "./sums.js";
+import { Why } from "./why.js";
 
 /** @import { App, Item } from "#types" */
 
@@ -39,86 +41,73 @@ export async function open(app, id) {
 
 /** @param {App} app @param {Item} item @param {HTMLElement} body */
 function draw(app, item, body) {
-  const why = h("section", { class: "why", hidden: true });
   const similar = h("section", { class: "similar" });
+  const [row, why] = [actions(app, item), new Why(app, item)];
+  follow(app, () => (row.update(), why.update()));
   append(
     clear(body),
-    thumb(item, { lazy: false }),
-    h("p", { class: "sheet-line" }, conceptTags(item), !item.new && h("span", { class: "quiet", text: `chosen by ${count(item.popularity, "user")}` })),
-    item.new && h("p", { class: "quiet", text: `New since training, ${item.placed}.` }),
-    actions(app, item),
-    why,
-    attributes(item),
+    h(
+      "div",
+      { class: "sheet-top" },
+      thumb(item, { lazy: false }),
+      h(
+        "p",
+        { class: "sheet-line" },
+        conceptTags(item),
+        h("span", { class: "quiet", text: item.new ? `New since training, ${item.placed}.` : `chosen by ${count(item.popularity, "customer")}` }),
+      ),
+    ),
+    row.element,
+    why.element,
     item.concepts && memberships(app, item.concepts),
+    attributes(item),
     similar,
   );
-  explain(app, item, why);
   alike(app, item, similar);
+}
+
+/** @type {(() => void) | null} */
+let redraw = null;
+
+/**
+ * Calls a function now and whenever something changes while the sheet is open.
+ * @param {App} app
+ * @param {() => void} update
+ */
+function follow(app, update) {
+  if (!redraw) {
+    app.store.subscribe(() => dialog.open && redraw?.());
+    app.live.subscribe((parts) => dialog.open && parts.includes("historyItems") && redraw?.());
+  }
+  redraw = update;
+  update();
 }
 
 /** @param {App} app @param {Item} item */
 function actions(app, item) {
-  const button = h("button", { type: "button", class: "button primary" });
-  const update = () => {
-    const isIn = app.isInHistory(item.id);
-    button.textContent = isIn ? "Remove from your history" : "Add to your history";
-    pin.textContent = isPinned(app, item.id) ? "Unpin" : "Pin";
-    exclude.textContent = isExcluded(app, item.id) ? "Allow again" : "Not this";
-    pin.hidden = exclude.hidden = isIn || !app.live.who;
+  const { id } = item;
+  const button = (/** @type {string} */ text, /** @type {() => unknown} */ click, kind = "") =>
+    h("button", { type: "button", class: `button ${kind}`, text, on: { click } });
+  const leave = (/** @type {(id: string) => unknown} */ go) => () => (dialog.close(), go(id));
+  const add = button("", () => (app.isInHistory(id) ? app.removeFromHistory(id) : app.addToHistory(id)), "primary");
+  const [exclude, pin] = [button("", () => toggleExcluded(app, id)), button("", () => togglePin(app, id))];
+  return {
+    element: h(
+      "p",
+      { class: "actions" },
+      add,
+      exclude,
+      pin,
+      app.card.has_concepts && button("Variations of this", leave(app.walkFrom)),
+    ),
+    update: () => {
+      const isIn = app.isInHistory(id);
+      add.textContent = isIn ? "Remove from history" : "Add to history";
+      pin.textContent = isPinned(app, id) ? "Unpin" : "Pin";
+      exclude.textContent = isExcluded(app, id) ? "Allow again" : "Not this";
+      pin.hidden = exclude.hidden = isIn || !app.live.who;
+    },
   };
-  button.addEventListener("click", () => {
-    if (app.isInHistory(item.id)) app.removeFromHistory(item.id);
-    else app.addToHistory(item.id);
-    update();
-  });
-  const pin = h("button", { type: "button", class: "button", on: { click: () => (togglePin(app, item.id), update()) } });
-  const exclude = h("button", { type: "button", class: "button", on: { click: () => (toggleExcluded(app, item.id), update()) } });
-  update();
-  return h(
-    "p",
-    { class: "actions" },
-    button,
-    pin,
-    exclude,
-    app.card.has_concepts &&
-      h("button", { type: "button", class: "button", text: "Vary this", on: { click: () => (dialog.close(), app.walkFrom(item.id)) } }),
-  );
-}
-
-/** @param {App} app @param {Item} item @param {HTMLElement} section */
-async function explain(app, item, section) {
-  const { who } = app.live;
-  if (!who || app.isInHistory(item.id)) return;
-  try {
-    const { items } = await api.recommend({ ...who, n: 1, include: [item.id], explain: true });
-    const reason = items[0]?.reason;
-    if (!reason || shown !== item.id) return;
-    const pulls = reason.pulls.filter((pull) => pull.amount > 0).slice(0, 5);
-    const most = Math.max(...pulls.map((pull) => pull.amount));
-    section.hidden = false;
-    append(
-      section,
-      h("h3", { text: "Why this one" }),
-      reason.share !== null &&
-        h("p", {}, `${percent(reason.share)} of your history is in `, h("strong", { text: app.label(item.concept) ?? "this concept" }), "."),
-      pulls.length > 0 && h("p", { class: "quiet", text: `What counts most${app.card.has_concepts ? ", before any knob is turned" : ""}:` }),
-      h(
-        "ul",
-        { class: "pulls" },
-        pulls.map((pull) =>
-          h(
-            "li",
-            {},
-            thumbButton({ ...pull, concept: app.live.items.get(pull.id)?.concept }, app.openItem, { size: 40 }),
-            h("span", { class: "pull-title", dir: "auto", text: titleOf(pull) }),
-            h("span", { class: "meter" }, h("span", { style: { "--part": pull.amount / most, "--c": conceptColour(item.concept) } })),
-          ),
-        ),
-      ),
-    );
-  } catch {
-    // The rest of the sheet stands without it.
-  }
 }
 
 /** @param {Item} item */
@@ -127,7 +116,7 @@ function attributes(item) {
   return h(
     "section",
     {},
-    h("h3", { text: "Details" }),
+    h("h3", { text: "About this item" }),
     h(
       "dl",
       { class: "facts" },
@@ -138,23 +127,24 @@ function attributes(item) {
 
 /** @param {App} app @param {number[]} concepts */
 function memberships(app, concepts) {
-  const rows = concepts.map((share, concept) => ({ share, concept })).sort((one, other) => other.share - one.share).slice(0, 4);
+  const { large, others, percent: rest } = largeShares(concepts);
+  const row = (/** @type {string} */ name, /** @type {number} */ percent, /** @type {number | null} */ concept) =>
+    h(
+      "li",
+      {},
+      h("span", { class: "bar-name", dir: "auto", title: name, text: name }),
+      h("span", { class: "meter" }, h("span", { style: { "--part": percent / 100, "--c": conceptColour(concept) } })),
+      h("span", { class: "bar-value", text: `${percent} %` }),
+    );
   return h(
     "section",
     {},
-    h("h3", { text: "Concepts" }),
+    h("h3", { text: "Groups" }),
     h(
       "ul",
       { class: "bars" },
-      rows.map(({ share, concept }) =>
-        h(
-          "li",
-          {},
-          h("span", { class: "bar-name", text: app.label(concept) ?? String(concept) }),
-          h("span", { class: "meter" }, h("span", { style: { "--part": share, "--c": conceptColour(concept) } })),
-          h("span", { class: "bar-value", text: percent(share) }),
-        ),
-      ),
+      large.map(({ concept, percent }) => row(app.label(concept) ?? String(concept), percent, concept)),
+      rest > 0 && row(count(others, "other"), rest, null),
     ),
   );
 }

@@ -2,7 +2,7 @@
 // What stands over the map: tools, the tooltip, the card of one item; and the frame around it.
 
 import { append, clear, h, iconButton } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { number } from "../core/format.js";
 import { conceptTags, thumb, titleOf } from "../core/items.js";
 
 /** @import { Item } from "#types" */
@@ -121,7 +121,7 @@ export class Selection {
   show(items, { look, drop }) {
     append(
       clear(this.element),
-      h("strong", { text: `${count(items, "item")} selected` }),
+      h("strong", { text: `${number(items)} selected` }),
       h("button", { type: "button", class: "button primary", text: "What are they?", on: { click: look } }),
       h("button", { type: "button", class: "button", text: "Clear", on: { click: drop } }),
     );

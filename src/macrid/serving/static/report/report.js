@@ -38,6 +38,7 @@ class ReportView {
   #digest = ""; // of the card that is shown
   /** @type {Report | null} */
   #report = null;
+  #inspected = ""; // what is shown of the inspection
   #isOpen = false;
   #polling = 0;
 
@@ -57,8 +58,8 @@ class ReportView {
   async show() {
     this.#isOpen = true;
     const { card } = this.#app;
-    if (this.#digest === card.digest && this.#report) {
-      if (this.#report.state === "computing" && !this.#polling) this.#ask();
+    if (this.#digest === card.digest) { // empty after a failure
+      if (this.#report?.state === "computing" && !this.#polling) this.#ask();
       return;
     }
     this.#digest = card.digest;
@@ -68,7 +69,10 @@ class ReportView {
     this.#origin.fill(originView(card));
     this.#training.element.hidden = false;
     this.#inspection.element.hidden = !card.has_concepts;
-    if (!this.#report) for (const one of [this.#scores, this.#training, this.#inspection]) one.fill(h("div", { class: "skeleton block", "aria-hidden": "true" }));
+    if (!this.#report) {
+      this.#inspected = "";
+      for (const one of [this.#scores, this.#training, this.#inspection]) one.fill(h("div", { class: "skeleton block", "aria-hidden": "true" }));
+    }
     await Promise.all([this.#ask(), this.#askDiff()]);
   }
 
@@ -114,6 +118,9 @@ class ReportView {
 
   /** @param {Report} report */
   #drawInspection({ state, message, inspection }) {
+    const shown = JSON.stringify([this.#app.card.digest, state, message, inspection]);
+    if (shown === this.#inspected) return; // somebody may be reading its details
+    this.#inspected = shown;
     const warnings = /** @type {string[]} */ (inspection?.warnings ?? []);
     this.#warnings.replaceChildren(...warnings.map((text) => h("p", { class: "report-warning", role: "note" }, h("strong", { text: "Warning" }), h("span", { text }))));
     if (state === "computing") {

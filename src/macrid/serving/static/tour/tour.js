@@ -80,6 +80,7 @@ export async function start(app) {
     if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
   }
 
+  app.store.subscribe(({ view }) => isOpen && view !== "picks" && end());
   document.body.append(box);
   addEventListener("resize", place);
   show(0, isIdle(before)); // somebody who is typing goes on typing

@@ -34,7 +34,7 @@ export async function mount(app, tools) {
 
 /** @param {Training} now @returns {string | null} */
 function chipText({ state, progress, result }) {
-  if (state === "training" && progress) return progress.phase === "training" ? `Training: pass ${progress.curve.length + 1}` : phase(progress);
+  if (state === "training" && progress) return progress.phase === "training" ? `Training: pass ${Math.min(progress.curve.length + 1, progress.epochs)}` : phase(progress);
   if (state === "ready" && result) return `${result.run} is ready`;
   return state === "examining" ? "Reading your file" : null;
 }

@@ -32,12 +32,12 @@ export function size(bytes) {
  * What is being done.
  * @param {Progress} progress
  */
-export function phase({ phase: name, text, curve, is_stopping: isStopping }) {
+export function phase({ phase: name, text, curve, epochs, is_stopping: isStopping }) {
   if (isStopping && name === "training") return "Stopping after this pass";
   switch (name) {
     case "starting":
     case "reading": return "Reading your data";
-    case "training": return curve.length ? `Learning: pass ${curve.length + 1}` : "Learning: first pass over the data";
+    case "training": return curve.length ? `Learning: pass ${Math.min(curve.length + 1, epochs)}` : "Learning: first pass over the data";
     case "scoring": return "Measuring how good it is";
     case "understanding": return /knob/.test(text) ? "Measuring what each slider does" : "Naming the groups";
     case "comparing": return "Comparing with simple methods";
