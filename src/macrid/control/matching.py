@@ -96,10 +96,10 @@ class Comparison:
         self._offer(best, index.titles, word)
         if (place := index.titles.place(NUMERALS.get(word, ""))) is not None:
             best.offer(index.titles.owners[place], NEARLY, int(index.titles.weights[place]))
-        if self._slips and (is_light or word.isdecimal()):
-            self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)  # L.A., 9/11
-        elif self._slips:
+        if self._slips and not is_light and not word.isdecimal():
             self._offer_slips(best, word)
+        elif self._slips and (is_light or len(word) > 2):
+            self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)  # L.A., 9/11
         self._by_title.append(best.cost.copy())
         self._offer_values(best, word, is_last=word == self.words[-1])
         self._by_word.append(best.cost)
