@@ -18,7 +18,7 @@ from macrid.control.spelling import LONGEST_WORD, singular, typos_allowed
 
 MOST_WORDS = 24  # of a query
 MOST_SLIPPED = 12  # words of a query in which slips are looked for
-MOST_COMPARED = 1_000_000  # words of titles to look for them, in all
+MOST_COMPARED = 1_000_000  # words of the index to look for them among, in all
 
 SLIP, RARE_SLIP, JOINED, UNSAID = 4, 6, 2, 4
 """Costs; a rare slip is any but swapped letters in a word of three."""
@@ -69,7 +69,8 @@ class Comparison:
         self._index, self._slips, self._attributes = index, slips, attributes
         self.query = words
         self.words = list(dict.fromkeys(self._taken_apart(words)))[:MOST_WORDS]
-        self._left = min(MOST_SLIPPED, 1 + MOST_COMPARED // (1 + len(index.titles.words) + len(index.joined.words)))
+        known = sum(len(lexicon.words) for lexicon in (index.titles, index.joined, index.attributes))
+        self._left = self._most = min(MOST_SLIPPED, 1 + MOST_COMPARED // (1 + known))
         self._by_title: list[np.ndarray] = []
         self._by_word: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
@@ -158,7 +159,7 @@ class Comparison:
         index = self._index
         lexicon, owners = index.attributes, index.attributes.owners
         costs = np.full(len(index.values), NEVER, dtype=np.int32)
-        if self._slips and typos_allowed(word) and word not in LIGHT:
+        if self._slips and typos_allowed(word) and word not in LIGHT and len(self._values) < self._most:
             places, near = _near(lexicon, word, prefixes=False)
             order = np.argsort(-near, kind="stable")
             places = places[order]
