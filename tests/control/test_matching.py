@@ -54,7 +54,7 @@ class Slow:
         ways = [(cost_of_missing(word), MISSING), *self.exact(word, self.titles[place])]
         if self.slips:
             ways += self.exact(word, self.joints[place], JOINED, 4)
-            ways += near(word, self.titles[place])
+            ways += near(word, self.titles[place], twice=word not in self.known)
             if not self.is_known(word) and len(word) > 4:
                 ways += near(word, self.joints[place], JOINED, prefixes=False)
             if len(word) > 3 and not self.is_anywhere(word) and word in f" {' '.join(self.titles[place])} ":
@@ -82,13 +82,14 @@ class Slow:
 
     def is_anywhere(self, word):
         """Whether any title has it, with slips or without."""
-        joints = self.all_joints if len(word) > 4 else set()
-        found = near(word, self.known) + (near(word, joints, JOINED, prefixes=False) if not self.is_known(word) else [])
+        found = near(word, self.known, twice=word not in self.known)
+        if len(word) > 4 and not self.is_known(word):
+            found += near(word, self.all_joints, JOINED, prefixes=False)
         return bool(found) or self.is_known(word)
 
 
-def near(word, others, more=0, prefixes=True):
-    most, ways = typos_allowed(word), []
+def near(word, others, more=0, prefixes=True, twice=True):
+    most, ways = min(typos_allowed(word), 1 + twice), []
     for other in others:
         whole, prefix = slow_distance(word, other), slow_prefix_distance(word, other)
         if 0 < whole <= most and prefix > 0:

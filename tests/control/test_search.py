@@ -209,7 +209,7 @@ def test_leather_bags_are_found_with_swapped_letters(search):
         ("sci-fi 1999", {2: ("Sci-Fi", "1999")}),
         ("matrix", {2: ()}),
         ("matrix thriller", {2: ("Thriller",)}),
-        ("2001", {3: (), 8: ("2001",), 2001: ()}),
+        ("2001", {3: (), 8: ("2001",), 2001: ("id 2001",)}),
         ("westren", {15: ("Western",)}),
     ],
 )

@@ -70,7 +70,7 @@ def server_of(model: Recommender, name: str) -> Server:
         n: Count = 10,
         where: Where = None,
     ) -> Annotated[CallToolResult, shapes.Found]:
-        """Find items by title. Tolerates typos; exact matches first, then the more popular."""
+        """Find items by title or attributes. Tolerates typos; exact matches first, then the more popular."""
         return _result(desk.search, query, n, where)
 
     def recommend(

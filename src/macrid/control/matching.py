@@ -18,7 +18,7 @@ from macrid.control.spelling import LONGEST_WORD, singular, typos_allowed
 
 MOST_WORDS = 24  # of a query
 MOST_SLIPPED = 12  # words of a query in which slips are looked for
-MOST_COMPARED = 1_000_000  # words of titles to look for them, in all
+MOST_COMPARED = 1_000_000  # words of the index to look for them among, in all
 
 SLIP, RARE_SLIP, JOINED, UNSAID = 4, 6, 2, 4
 """Costs; a rare slip is any but swapped letters in a word of three."""
@@ -69,7 +69,8 @@ class Comparison:
         self._index, self._slips, self._attributes = index, slips, attributes
         self.query = words
         self.words = list(dict.fromkeys(self._taken_apart(words)))[:MOST_WORDS]
-        self._left = min(MOST_SLIPPED, 1 + MOST_COMPARED // (1 + len(index.titles.words) + len(index.joined.words)))
+        known = sum(len(lexicon.words) for lexicon in (index.titles, index.joined, index.attributes))
+        self._left = self._most = min(MOST_SLIPPED, 1 + MOST_COMPARED // (1 + known))
         self._by_title: list[np.ndarray] = []
         self._by_word: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
@@ -83,8 +84,8 @@ class Comparison:
         for at, word in enumerate(self.words):
             best = self._of_word(word)
             now = _sum(before[0], best.cost), before[1] + best.weight
-            if at and self._slips:
-                pair = self._of_pair(self.words[at - 1], word)
+            pair = self._of_pair(self.words[at - 1], word) if at and self._slips else None
+            if pair is not None:
                 cost = _sum(earlier[0], pair.cost)
                 now = np.minimum(now[0], cost), np.where(cost < now[0], earlier[1] + pair.weight, now[1])
             earlier, before = before, now
@@ -96,10 +97,10 @@ class Comparison:
         self._offer(best, index.titles, word)
         if (place := index.titles.place(NUMERALS.get(word, ""))) is not None:
             best.offer(index.titles.owners[place], NEARLY, int(index.titles.weights[place]))
-        if self._slips and (is_light or word.isdecimal()):
-            self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)  # L.A., 9/11
-        elif self._slips:
+        if self._slips and not is_light and not word.isdecimal():
             self._offer_slips(best, word)
+        elif self._slips and (is_light or len(word) > 2):
+            self._offer(best, index.joined, word, WAYS * JOINED, LONGEST_WORD)  # L.A., 9/11
         self._by_title.append(best.cost.copy())
         self._offer_values(best, word, is_last=word == self.words[-1])
         self._by_word.append(best.cost)
@@ -121,8 +122,8 @@ class Comparison:
         if is_part:
             best.offer(index.containing(word), WAYS * SLIP + PREFIX, weight(word))
 
-    def _of_pair(self, first: str, second: str) -> Best:
-        """Two words of the query that are one in a title, or whose space is in the wrong place."""
+    def _of_pair(self, first: str, second: str) -> Best | None:
+        """Two words of the query that are one in some title, or whose space is in the wrong place."""
         index, word = self._index, first + second
         best = Best(index.count, NEVER)
         is_known = self._offer(best, index.titles, word, WAYS * JOINED, 4)
@@ -130,8 +131,8 @@ class Comparison:
         are_known = index.titles.place(first) is not None and index.titles.place(second) is not None
         if not is_known and not are_known and self._left > 0 and typos_allowed(word):
             self._left -= 1
-            self._offer_near(best, index.titles, word, WAYS * JOINED)
-        return best
+            is_known = self._offer_near(best, index.titles, word, WAYS * JOINED)
+        return best if is_known else None
 
     def _offer(self, best: Best, lexicon: Lexicon, word: str, more: int = 0, fewest: int = 1) -> bool:
         """The word itself, and words that start with it if it has so many letters; whether there are any."""
@@ -147,16 +148,18 @@ class Comparison:
             best.offer(lexicon.owners[start], more + WHOLE, int(lexicon.weights[start]))
         return start < end
 
-    def _offer_near(self, best: Best, lexicon: Lexicon, word: str, more: int = 0, prefixes: bool = True) -> None:
+    def _offer_near(self, best: Best, lexicon: Lexicon, word: str, more: int = 0, prefixes: bool = True) -> bool:
+        """Words with slips; whether there are any."""
         places, costs = _near(lexicon, word, prefixes)
         best.offer_places(lexicon, places, costs + more)
+        return len(places) > 0
 
     def _offer_values(self, best: Best, word: str, is_last: bool) -> None:
         """Values of attributes with the word; the beginning of one if it may still be typed."""
         index = self._index
         lexicon, owners = index.attributes, index.attributes.owners
         costs = np.full(len(index.values), NEVER, dtype=np.int32)
-        if self._slips and typos_allowed(word) and word not in LIGHT:
+        if self._slips and typos_allowed(word) and word not in LIGHT and len(self._values) < self._most:
             places, near = _near(lexicon, word, prefixes=False)
             order = np.argsort(-near, kind="stable")
             places = places[order]
@@ -193,7 +196,8 @@ class Comparison:
 def _near(lexicon: Lexicon, word: str, prefixes: bool) -> tuple[np.ndarray, np.ndarray]:
     """Places and costs of words with slips; prefixes: also of those that start with a slip in a longer word."""
     prefixes = prefixes and len(word) > 4
-    places, whole, prefix = lexicon.near(word, typos_allowed(word), prefixes)
+    most = typos_allowed(word) if lexicon.place(word) is None else 1  # a word that exists is hardly wrong twice
+    places, whole, prefix = lexicon.near(word, most, prefixes)
     slip: np.ndarray | int = SLIP
     if len(word) <= 3:
         letters = sorted(word)

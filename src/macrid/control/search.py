@@ -50,7 +50,7 @@ class Hits:
     total: int
     """Matching items on all pages."""
     matched: tuple[tuple[str, ...], ...]
-    """The attribute values by which each item was found, rather than by its title; often none."""
+    """The attribute values, or the id, by which each item was found rather than by its title."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,11 @@ class Search:
             best = np.argpartition(key, last)[:last]
             matches, key = matches[best], key[best]
         page = matches[np.argsort(key)[offset:last]]
-        return Hits(page, total, tuple(ranking.comparison.matched(int(at)) for at in page))
+        return Hits(page, total, tuple(self._matched(ranking.comparison, int(at)) for at in page))
+
+    def _matched(self, comparison: Comparison, item: int) -> tuple[str, ...]:
+        is_by_id = comparison.cost[item] % WAYS == ID
+        return (f"id {self._ids[item]}",) if is_by_id else comparison.matched(item)
 
     def titled(self, query: str, limit: int) -> list[int]:
         """Items with all words of the query in their titles and the fewest slips, best first."""

@@ -29,7 +29,7 @@ class Hit(Found):
     """An item that a search found."""
 
     matched: list[str]
-    """Attribute values by which it was found rather than by its title, such as "Sci-Fi"."""
+    """What it was found by other than its title: values of attributes, such as "Sci-Fi", or its id, as "id 17"."""
 
 
 class ItemPage(Wire):

@@ -169,9 +169,8 @@ export function itemSearch(app, { label = "Search items", placeholder = "Add an 
         h(
           "span",
           { class: "option-more" },
-          item.matched.length > 0 && h("span", { class: "option-matched", dir: "auto", text: item.matched.join(" · ") }),
-          conceptTags(item),
-          h("span", { text: count(item.popularity, "user") }),
+          item.matched.length ? h("span", { class: "option-matched", dir: "auto", text: item.matched.join(" · ") }) : conceptTags(item),
+          h("span", { class: "option-users", text: count(item.popularity, "customer") }),
         ),
       ),
       app.isInHistory(item.id) && h("span", { class: "option-in", text: "in the history" }),
