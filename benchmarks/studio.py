@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -75,6 +76,8 @@ def main() -> None:
     values: dict[str, dict[str, list[float]]] = {name: {part: [] for part in PARTS} for name in editions}
     with tempfile.TemporaryDirectory() as folder:
         run = asked.run or made_run(Path(folder) / "run", asked.items)
+        if asked.run is None:  # sliders are shown once it is known what they do
+            subprocess.run([sys.executable, "-m", "macrid", "names", str(run), "--effects"], check=True)
         for _ in range(asked.rounds):  # in turns: a shared machine is not always equally fast
             for name, checkout in editions.items():
                 about, times = measured(run, browser, asked.presses, asked.loads, asked.points, checkout)

@@ -115,8 +115,10 @@ def second_edition(page: Any) -> Iterator[tuple[Person, str]]:
     person.click(page.locator(".lists .card-open").first)
     why = page.locator(".sheet .why")
     why.wait_for()
-    person.read(why.inner_text())
-    yield person, why.inner_text().split("\n")[1]
+    why.locator(".why-said").wait_for()
+    said = " ".join(why.locator(".why-place, .why-said").all_inner_texts())  # the table below is for those who check
+    person.read(said)
+    yield person, said
     page.keyboard.press("Escape")
     yield _copy(page), ""
 
