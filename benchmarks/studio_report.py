@@ -44,7 +44,7 @@ def tasks(found: dict[str, Any]) -> str:
 
 def _change(row: dict[str, Any]) -> str:
     before, after = row["before"], row["after"]
-    return f"year {before['year']:.1f} → {after['year']:.1f}, comedies {before['comedies']} → {after['comedies']} of 24"
+    return f"year {before['year']} → {after['year']}, comedies {before['comedies']} → {after['comedies']} of 24"
 
 
 def studio(found: dict[str, Any]) -> str:

@@ -178,7 +178,7 @@ def measured(address: str, tasks: Callable[[Any], Iterator[tuple[Person, str]]],
     return rows
 
 
-def _about(page: Any) -> dict[str, float]:
+def _about(page: Any) -> dict[str, Any]:
     """The mean year and the number of comedies of the list shown."""
     items = [
         page.evaluate(
@@ -187,7 +187,7 @@ def _about(page: Any) -> dict[str, float]:
         for id in _shown(page)
     ]
     years = [item["year"] for item in items if item.get("year") is not None]
-    return {"year": float(np.mean(years)), "comedies": sum("Comedy" in str(item.get("genres")) for item in items)}
+    return {"year": f"{np.mean(years):.1f}", "comedies": sum("Comedy" in str(item.get("genres")) for item in items)}
 
 
 @contextmanager
