@@ -34,7 +34,7 @@ let to = null; // of the newest list
 const ask = fetch;
 globalThis.fetch = async (url, options) => {
   const answer = await ask(url, options);
-  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).amount ?? null;
+  if (url.endsWith("/recommend")) to = JSON.parse(options.body).moves?.at(-1).amount ?? 0; // without a move
   return answer;
 };
 const keep = ({ target, timeStamp: at }) => watched.turned.push({ at, to: Number(Number(target.value).toFixed(5)) });
