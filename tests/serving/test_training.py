@@ -345,13 +345,14 @@ def test_a_file_without_a_usable_name_gets_one(trainer, beside):
 
 @pytest.mark.parametrize("end", ["aborted", "stalled"])
 def test_an_upload_that_does_not_go_on_leaves_nothing_behind(own_run, beside, end):
-    with Site(own_run, timeout=0.5) as site:
+    with Site(own_run, timeout=0.5 if end == "stalled" else 60) as site:
         address = ("127.0.0.1", int(site.address.rpartition(":")[2]))
         with closing(socket.create_connection(address, timeout=20)) as connection:
             connection.sendall(put(4_000_000) + bytes(2_000_000))
-            wait(lambda: site.get("/training")["state"] == "uploading")
             if end == "stalled":
                 assert b" 408 " in connection.recv(100)
+            else:
+                wait(lambda: site.get("/training")["state"] == "uploading")
         wait(lambda: site.get("/training")["state"] == "idle")
         assert beside() == ["run"]
 

@@ -22,10 +22,15 @@ test("sliders and rules that do not exist are named, each once", () => {
 });
 
 test("what was carried over completely is said in one sentence", () => {
-  assert.deepEqual(warningsOf(answer({ carried: [], rules: {} }), 3), ["This was made with another model: all 3 sliders were carried over by name."]);
-  assert.deepEqual(warningsOf(answer({ carried: [], rules: {} }), 2), ["This was made with another model: both sliders were carried over by name."]);
-  assert.deepEqual(warningsOf(answer({ carried: [], rules: {} }), 1), ["This was made with another model: its slider was carried over by name."]);
-  assert.deepEqual(warningsOf(answer({ carried: [entry("move", "size (bags)", true)] }), 1), ["The sliders have changed since this was made: its slider was carried over by name."]);
+  const carried = [entry("move", "size (bags)", true)];
+  assert.deepEqual(warningsOf(answer({ carried, rules: {} }), 3), ["This was made with another model: all 3 sliders were carried over by name."]);
+  assert.deepEqual(warningsOf(answer({ carried, rules: {} }), 2), ["This was made with another model: both sliders were carried over by name."]);
+  assert.deepEqual(warningsOf(answer({ carried, rules: {} }), 1), ["This was made with another model: its slider was carried over by name."]);
+  assert.deepEqual(warningsOf(answer({ carried }), 1), ["The sliders have changed since this was made: its slider was carried over by name."]);
+});
+
+test("nothing is said about sliders that mean the same in another model", () => {
+  assert.deepEqual(warningsOf(answer({ carried: [], rules: {} }), 3), []);
 });
 
 test("long lists of what does not exist are cut, and one alone is in the singular", () => {

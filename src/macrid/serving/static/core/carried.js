@@ -23,12 +23,12 @@ export function warningsOf(answer, sent) {
  * @param {Recommended} answer
  * @param {number} sent how many sliders were sent
  * @param {string} made how it came that they are others here
- * @returns {string[]} sentences; none where nothing had to be carried over
+ * @returns {string[]} sentences; none where everything means the same here
  */
 export function carriedInWords({ carried, unknown, rules }, sent, made) {
   const missing = (carried ?? []).filter(({ kept }) => !kept);
   const gone = rules ? (unknown?.length ?? 0) : 0; // of the same model, the history itself shows them
-  if (!carried || (!missing.length && !gone && !(rules ? sent : carried.length))) return [];
+  if (!carried || (!carried.length && !gone)) return [];
   const lost = missing.filter(({ kind }) => kind === "move").length;
   const kept = sent - lost;
   const all = sent === 1 ? "its slider was" : sent === 2 ? "both sliders were" : `all ${sent} sliders were`;
