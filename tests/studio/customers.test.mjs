@@ -8,7 +8,6 @@ page.location = { hash: "", pathname: "/", search: "" };
 page.sessionStorage = { getItem: () => null };
 page.addEventListener = () => {};
 const { headline } = await import("../../src/macrid/serving/static/customers/result.js");
-const { moveInWords } = await import("../../src/macrid/serving/static/customers/settings.js");
 const { inWords, ranked } = await import("../../src/macrid/serving/static/core/tastes.js");
 
 /** @param {Partial<import("#types").CohortResult>} result */
@@ -41,19 +40,6 @@ test("a table for spreadsheets has a line per customer, and no formula", () => {
     "-7,1,9,0,0,0,0",
     "",
   ]);
-});
-
-test("sliders that are on are said in the words of their ends", () => {
-  const card = /** @type {import("#types").Model} */ (/** @type {unknown} */ ({
-    towards_effects: [{ name: "year", less: "older", more: "newer" }, { name: "genres: Horror", less: "less", more: "more" }],
-    concepts: [{ concept: 2, label: "bags", dimensions: [{ dimension: 4, label: "size", range: [-1, 1], high: "large" }] }],
-  }));
-  assert.equal(moveInWords({ towards: "year", amount: -1 }, card), "Older, 50 %");
-  assert.equal(moveInWords({ towards: "genres: Horror", amount: -2 }, card), "Less Horror, 100 %");
-  assert.equal(moveInWords({ towards: "colour: red", amount: 9 }, card), "More red, 100 %");
-  assert.equal(moveInWords({ concept: 2, share: 0.4 }, card), "40 % from bags");
-  assert.equal(moveInWords({ concept: 2, dimension: 4, to: 0.6 }, card), "Size of bags, 80 % towards large");
-  assert.equal(moveInWords({ concept: 9, dimension: 7, to: 0, name: "heel", concept_name: "shoes" }, card), "Heel of shoes");
 });
 
 test("tastes are said strongest first, and small ones not at all", () => {

@@ -108,17 +108,20 @@ test("the newest is first, and a name that is taken gets a number", () => {
   assert.equal(all[0].name, "n249");
 });
 
-const MODEL = /** @type {Model} */ (/** @type {unknown} */ ({ concepts: [{ concept: 2, label: "bags", dimensions: [{ dimension: 3, label: "size" }] }] }));
+const MODEL = /** @type {Model} */ (/** @type {unknown} */ ({
+  towards_effects: [{ name: "year", less: "older", more: "newer" }],
+  concepts: [{ concept: 2, label: "bags", dimensions: [{ dimension: 3, label: "size", range: [-1, 1], high: "large" }] }],
+}));
 
 test("a list says in words whom it is for, its sliders and its rules", () => {
   const state = { ...STATE, moves: [...STATE.moves, { concept: 9, dimension: 1, to: 0.5 }, { towards: "year", amount: -0.5 }], rules: { ...STATE.rules, at_most: { genre: 2 }, exclude: ["b", "c"], boosts: [{ where: "new = true", amount: 0.5 }] } };
   const words = settings(state, MODEL);
   assert.deepEqual(words.map(({ text }) => text), [
-    "Customer 12", "size (bags) −0.25", "60 % from belts", "more Comedy (+1.5)", "slider 1 (group 9) +0.50", "less year (−0.5)",
+    "Customer 12", "Size of bags, 38 % towards large", "60 % from belts", "More Comedy, 75 %", "Slider 1 of group 9", "Older, 25 %",
     "only where price < 30", "more where new = true (+0.5)", "at most 2 per genre", "diversity 30 %", "1 pinned item", "2 items left out", "only bags",
   ]);
   assert.equal(new Set(words.map(({ key }) => key)).size, words.length);
-  assert.equal(suggestion(settings({ ...STATE, moves: [STATE.moves[2]], rules: {}, list: "overall" }, MODEL)), "Customer 12, more Comedy");
+  assert.equal(suggestion(settings({ ...STATE, moves: [STATE.moves[2]], rules: {}, list: "overall" }, MODEL)), "Customer 12, More Comedy");
   assert.deepEqual(settings(read(""), MODEL).map(({ text }) => text), ["Nobody yet"]);
   assert.deepEqual(settings({ ...read(""), history: ["a"] }, MODEL).map(({ text }) => text), ["A history of 1 item"]);
 });

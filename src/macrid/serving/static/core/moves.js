@@ -1,8 +1,12 @@
 // @ts-check
 // Moves: at most one for each slider, the newest last.
 
-/** @import { Move, Recommended } from "#types" */
+import { capital, percent } from "./format.js";
+
+/** @import { Model, Move, Recommended } from "#types" */
 /** @typedef {{ concept?: number, dimension?: number, towards?: string }} Slider of a share where there is only a concept */
+
+export const FURTHEST = 2; // of a slider for more or less of something, in halves of the range of real users: from anywhere, it leads to the end
 
 /** @param {Move[]} moves @param {Slider} slider */
 export const moveOf = (moves, { concept, dimension, towards }) =>
@@ -49,3 +53,25 @@ const identityOf = (move) => ({
   ...(move?.name && { name: move.name }),
   ...(move?.concept_name && { concept_name: move.concept_name }),
 });
+
+/**
+ * "Less Horror, 50 %"; "Older, 20 %"; "40 % from bags"; "Size of bags, 80 % towards large"
+ * @param {Move} move
+ * @param {Pick<Model, "concepts" | "towards_effects">} card
+ */
+export function sliderInWords({ concept, dimension, to, share, towards, amount = 0, name, concept_name }, card) {
+  if (towards !== undefined) {
+    const effect = card.towards_effects.find((one) => one.name === towards);
+    const [plainly, way] = amount < 0 ? ["less", effect?.less] : ["more", effect?.more];
+    const what = !way || way === plainly ? `${plainly} ${towards.replace(/^.*?: /, "")}` : way;
+    return `${capital(what)}, ${percent(Math.min(1, Math.abs(amount) / FURTHEST))}`;
+  }
+  const group = card.concepts.find((one) => one.concept === concept && (concept_name ?? one.label) === one.label); // none: of another model
+  const label = concept_name ?? group?.label ?? `group ${concept}`;
+  if (share !== undefined) return `${percent(share)} from ${label}`;
+  const slider = group?.dimensions.find((one) => one.dimension === dimension && (name ?? one.label) === one.label);
+  if (!slider || to === undefined) return `${capital(name ?? `slider ${dimension}`)} of ${label}`;
+  const [low, high] = slider.range;
+  const part = Math.min(1, Math.max(0, (to - low) / (high - low || 1)));
+  return `${capital(slider.label)} of ${label}, ${percent(part)} towards ${slider.high || "high"}`;
+}

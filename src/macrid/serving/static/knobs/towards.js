@@ -3,14 +3,13 @@
 
 import { h, iconButton } from "../core/dom.js";
 import { capital } from "../core/format.js";
-import { moveOf, withMove, without } from "../core/moves.js";
+import { FURTHEST, moveOf, withMove, without } from "../core/moves.js";
 import { rounded } from "../picks/changes.js";
 import { slider } from "./knob.js";
 
 /** @import { App, Difference, GeneralEffect, Move } from "#types" */
 
 const FEW = 6;
-const FURTHEST = 2; // in halves of the range of real users: from anywhere, it leads to the end
 let sets = 0; // of sliders on this page
 
 /** A set of sliders; several may be on the page, and follow one another. */

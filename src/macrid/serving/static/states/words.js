@@ -2,6 +2,7 @@
 // What a state is, in a few words each: who it is for, its sliders, its rules.
 
 import { count, listed, percent, signed } from "../core/format.js";
+import { sliderInWords } from "../core/moves.js";
 import { excluded, pinned } from "../rules/chosen.js";
 
 /** @import { Model, Move, Rules, State } from "#types" */
@@ -23,19 +24,6 @@ export function settings({ user, history, moves, rules, list, concept }, card) {
 
 /** @param {Move} move */
 const keyOf = ({ concept, dimension, towards, share }) => (towards !== undefined ? `towards ${towards}` : share !== undefined ? `share ${concept}` : `move ${concept}.${dimension}`);
-
-/** @param {Move} move @param {Model} card */
-export function sliderInWords({ concept, dimension, to, share, towards, amount, name, concept_name }, card) {
-  if (towards !== undefined) return `${(amount ?? 0) < 0 ? "less" : "more"} ${valueOf(towards)} (${signed(amount ?? 0, 1)})`;
-  const group = card.concepts.find((one) => one.concept === concept);
-  const label = concept_name ?? group?.label ?? `group ${concept}`;
-  if (share !== undefined) return `${percent(share)} from ${label}`;
-  const slider = name ?? group?.dimensions.find((one) => one.dimension === dimension)?.label ?? `slider ${dimension}`;
-  return `${slider} (${label}) ${signed(to ?? 0)}`;
-}
-
-/** "genres: Comedy" is Comedy. @param {string} towards */
-export const valueOf = (towards) => towards.split(": ").slice(1).join(": ") || towards;
 
 /** @param {Rules} rules @returns {Setting[]} */
 function rulesInWords({ where, include, boosts, at_most, diversity, diversity_by, shelves, strict, ...rules }) {
@@ -60,5 +48,5 @@ function listInWords(list, concept, card) {
 
 /** A name to suggest for a state. @param {Setting[]} all */
 export function suggestion([who, ...others]) {
-  return [who.text, ...others.slice(0, 2).map(({ text }) => text.replace(/ \([+−\d.]+\)$/, ""))].join(", ");
+  return [who.text, ...others.slice(0, 2).map(({ text }) => text.replace(/, \d+ %.*$/, ""))].join(", ");
 }
