@@ -8,7 +8,12 @@ NODE := $(shell command -v npm >/dev/null && command -v node)
 TYPES := types/openapi.d.ts
 DESCRIBE = $(BIN)/python -m tests.studio.description | npx openapi-typescript --default-non-nullable=false
 
-.PHONY: install demo test bench bench-gpu lint format types clean
+define TEST
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "$(1) and not alone" $(MEASURE) $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m "$(1) and alone" $(if $(COVERAGE),$(MEASURE) --cov-append) $(ARGS) || [ $$? -eq 5 ]
+endef
+
+.PHONY: install demo test test-slow bench bench-gpu lint format types clean
 
 install: $(VENV)/.installed
 
@@ -26,14 +31,16 @@ demo: install
 	$(BIN)/macrid demo $(ARGS)
 
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone" $(MEASURE) $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -m alone $(if $(COVERAGE),$(MEASURE) --cov-append) $(ARGS) || [ $$? -eq 5 ]
+	$(call TEST,not slow)
 	$(if $(COVERAGE),$(BIN)/coverage report --fail-under=90)
 ifdef NODE
 	node --test tests/studio/*.test.mjs
 else
 	@echo "Node is not installed: the studio's modules are tested in the browser only"
 endif
+
+test-slow: install
+	$(call TEST,slow)
 
 bench: install
 	$(BIN)/python benchmarks/speed.py $(ARGS)

@@ -82,6 +82,7 @@ def test_there_is_no_exponent_without_two_sizes_or_with_nothing_measured(sizes, 
     assert exponent(sizes, values) is None
 
 
+@pytest.mark.slow
 def test_every_cpu_part_runs_and_its_report_says_that_it_was_quick(tmp_path):
     file = tmp_path / "cpu.json"
     parts = speed.parts(CPU, quick=True)
@@ -99,6 +100,7 @@ def test_every_cpu_part_runs_and_its_report_says_that_it_was_quick(tmp_path):
     assert "performance-gpu.png" not in page
 
 
+@pytest.mark.slow
 def test_the_gpu_parts_run_wherever_tensors_do():
     *_, epoch = epochs.on_gpu(True, CPU, compiled=False)
     assert [row["name"] for row in epoch["rows"] if "failed" in row] == []
@@ -132,6 +134,7 @@ def test_growth_stops_in_time_and_names_what_it_left_out():
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="no peak of memory to reset on this system")
+@pytest.mark.slow
 def test_memory_is_that_of_the_contender_alone(tmp_path):
     random = np.random.default_rng(0)
     sp.save_npz(tmp_path / "matrix.npz", sp.csr_array((random.random((80, 20_000)) < 0.01).astype(np.float32)))
@@ -221,6 +224,7 @@ def test_a_subsample_has_a_tenth_of_the_users_and_the_items_they_have(shop_split
     assert small.test.history.shape[1] == small.validation.target.shape[1] == len(small.items)
 
 
+@pytest.mark.slow
 def test_what_extensions_cost_is_told_with_ratios(shop_split, monkeypatch):
     monkeypatch.setattr(extensions.catalog, "load", lambda name: shop_split)
     monkeypatch.setattr(extensions, "PRESETS", ("best",))

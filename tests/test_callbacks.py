@@ -124,6 +124,7 @@ def test_tensorboard_reads_the_curves_and_scores(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of MLflow's own parts
+@pytest.mark.slow
 def test_mlflow_reads_the_curves_settings_and_scores(tmp_path):
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")

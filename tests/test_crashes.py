@@ -24,6 +24,7 @@ def named_run(trained, tmp_path_factory):
 
 @pytest.mark.parametrize("kind", ["error", "kill"])
 @pytest.mark.parametrize("name", ["save", "keep", "prepare", "checkpoint"])
+@pytest.mark.slow
 def test_a_writer_that_fails_at_any_file_operation_leaves_the_old_or_the_new(trained, named_run, name, kind, tmp_path):
     writer = writers(*trained, named_run)[name]
     template = tmp_path / "template"

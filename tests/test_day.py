@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples" / "day-in-a-shop" / "day.py"
 LINK = ROOT / "src" / "macrid" / "serving" / "static" / "core" / "link.js"
 
+pytestmark = pytest.mark.slow
+
 
 def run(*options, **environment):
     command = [sys.executable, SCRIPT, *map(str, options)]

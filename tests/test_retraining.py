@@ -236,6 +236,7 @@ def test_scores_of_runs_that_were_trained_on_their_test_users_are_not_compared_u
     assert "before final training, so not paired" in invoke("diff", tmp_path / "first", tmp_path / "second")[1]
 
 
+@pytest.mark.slow
 def test_what_is_scored_starts_from_what_was_scored_and_the_final_model_from_the_final_one(shop_split, tmp_path):
     run = macrid.train(shop_split, tmp_path / "run", final=True, baselines=False, **QUICK)
     alone = macrid.train(shop_split, tmp_path / "alone", baselines=False, **QUICK)

@@ -82,6 +82,7 @@ def test_python_and_the_command_line_make_the_same_run(prepared, tmp_path, monke
     assert again.min_rating == 4
 
 
+@pytest.mark.slow
 def test_a_name_a_recipe_and_a_model_are_the_same_model(shop_split, tmp_path):
     own = {name: QUICK[name] for name in ("concepts", "dim")}
     training = {name: value for name, value in QUICK.items() if name not in own}
@@ -200,6 +201,7 @@ def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
     assert again.recommend(history, 5) == resumed.model.recommend(history, 5)
 
 
+@pytest.mark.slow
 def test_a_resumed_training_keeps_the_settings_that_suit_the_data(tmp_path):
     random = np.random.default_rng(0)
     rows = [(user, user % 400 * 8 + item) for user in range(800) for item in random.choice(8, 6, replace=False)]
@@ -258,6 +260,7 @@ macrid.train(sys.argv[1], sys.argv[2], progress=watch, **eval(sys.argv[4]))
 @pytest.mark.parametrize(
     ("model", "phase"), [("macridvae", "training"), ("macridvae", "comparing"), ("final", "final")]
 )
+@pytest.mark.slow
 def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterrupted, model, phase):
     settings, expected = uninterrupted[model]
     out = tmp_path / "run"
@@ -323,6 +326,7 @@ def test_a_draft_of_other_data_or_settings_is_not_resumed(prepared, shop_split, 
             macrid.train(fewer, out, model=model, resume=True, **settings)
 
 
+@pytest.mark.slow
 def test_a_resumed_training_may_run_for_longer(prepared, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         macrid.train(prepared, tmp_path / "run", progress=interrupt_at("comparing"), **QUICK)
@@ -445,6 +449,7 @@ def test_a_training_that_fails_before_its_first_step_leaves_no_mark(prepared, tm
     assert not (out / "training").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_too_full_for_checkpoints_leaves_the_best_weights_and_training_starts_again(
     prepared, tmp_path, uninterrupted, monkeypatch
 ):

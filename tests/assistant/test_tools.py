@@ -69,6 +69,7 @@ def test_errors_are_one_line_and_no_traceback(server, name, arguments, problem):
     assert "Traceback" not in content.text
 
 
+@pytest.mark.slow
 def test_a_process_speaks_only_the_protocol_on_its_output(shop_run, capfd):
     from mcp.client.stdio import StdioServerParameters, stdio_client
 

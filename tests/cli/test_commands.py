@@ -318,6 +318,7 @@ def test_a_diverged_training_keeps_its_best_weights_as_a_run(invoke, prepared, t
     assert invoke("evaluate", tmp_path / "run")[0] == 0
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_keeps_its_best_and_can_be_resumed(prepared, tmp_path):
     command = [sys.executable, "-m", "macrid", "train", str(prepared), "--out", str(tmp_path / "run"), "--dim", "8"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -476,6 +477,7 @@ def test_doctor_copes_with_a_relative_cache(invoke, monkeypatch, tmp_path):
     assert invoke("doctor")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_during_training_leaves_the_earlier_run(invoke, prepared, tmp_path):
     out = tmp_path / "run"
     assert invoke("train", prepared, "--out", out, "--epochs", 1, "--dim", 4)[0] == 0

@@ -513,6 +513,7 @@ def test_knob_measurements_fit_80_columns(invoke, world_run):
         assert word in table
 
 
+@pytest.mark.slow
 def test_another_model_is_measured_for_comparison(invoke, other_runs, run):
     names = json.loads(invoke("names", run, "--anew", "--json")[1])
     del names["effects"]

@@ -27,6 +27,7 @@ def demo(capsys, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_demo_trains_scores_against_the_oracle_and_replaces_its_own_run_but_nothing_else(demo, tmp_path):
     code, out, err = demo()
     assert code == 0, err

@@ -94,6 +94,7 @@ def test_the_demo_takes_the_next_free_port(trained_run, started):
     assert port < started[0][2] <= port + 20
 
 
+@pytest.mark.slow
 def test_missing_packages_are_named_with_the_extra_to_install(trained_run):
     code = "import sys; sys.modules['uvicorn'] = None; from macrid.cli import main; main()"
     result = subprocess.run(

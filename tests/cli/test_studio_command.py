@@ -34,6 +34,7 @@ def digest(run):
     return runs.weights_digest(run)
 
 
+@pytest.mark.slow
 def test_the_built_in_shop_is_trained_once_and_opens_in_a_browser(invoke, started, tmp_path, monkeypatch):  # noqa: F811
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -60,6 +61,7 @@ def test_a_run_is_served_as_it_is(invoke, started, trained_run, tmp_path):  # no
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 def test_a_file_is_trained_on_once(invoke, started, events, tmp_path):  # noqa: F811
     code, out, err = invoke("studio", events, "--port", "0", "--no-browser")
     assert code == 0, err

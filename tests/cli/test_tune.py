@@ -40,6 +40,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_search_ends_in_a_config_that_trains(invoke, data, tmp_path):
     out = tmp_path / "tuned"
     command = [
@@ -207,6 +208,7 @@ def test_a_folder_that_cannot_be_written_is_named(ease, tmp_path):
         assert f"{out}: " in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_trials_and_prints_how_to_continue(data, tmp_path):
     out = tmp_path / "out"
     command = [

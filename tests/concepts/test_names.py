@@ -127,6 +127,7 @@ def coordinates_and_noise(model):
     return space_of(model).items.astype(np.float64), np.random.default_rng(0).normal(size=len(model.items))
 
 
+@pytest.mark.slow
 def test_shop_concepts_are_named_after_the_category_of_most_of_their_items():
     split = generate(users=600, items=160, seed=3).split(heldout=50)
     model = macrid.MacridVAE(concepts=7, dim=DIM, neighbours=0)

@@ -38,6 +38,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
+@pytest.mark.slow
 def test_a_forked_process_recommends_what_its_parent_does(trained, tmp_path):
     copy.deepcopy(trained[0]).save(tmp_path / "run")
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "run")]

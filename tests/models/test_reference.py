@@ -180,6 +180,7 @@ def test_users_are_scored_in_blocks(monkeypatch):
 
 
 @pytest.mark.skipif(DATA is None, reason="MACRID_DATA is not set")
+@pytest.mark.slow
 def test_the_best_regularisation_on_validation_reaches_the_known_scores():
     split = catalog.load("ml-latest-small", download=False)
     models = [EASE(regularisation=r).fit(split.train, device="cpu") for r in (50, 100, 200)]

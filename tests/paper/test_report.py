@@ -153,6 +153,7 @@ def test_a_damaged_block_is_named(tmp_path, content):
         write_report(tmp_path, tmp_path / "results.md")
 
 
+@pytest.mark.slow
 def test_the_results_page_is_generated_from_the_stored_numbers():
     page, _, rest = (DOCS / "results.md").read_text(encoding="utf-8").partition(quality_report.BEGIN)
     assert page.rstrip() == report(read_blocks(DOCS / "results"), "results").rstrip()

@@ -119,6 +119,7 @@ def test_the_number_of_parts_is_known_in_advance(small, two_methods, tmp_path):
         assert sum(ready for _, ready in progress) == one.parts_of(block)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_and_their_numbers_written(small, tmp_path):
     figure2 = work(tmp_path).run("figure2")
     assert [run["seed"] for run in figure2["runs"]["inner"]] == [0, 1]

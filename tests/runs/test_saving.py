@@ -68,6 +68,7 @@ except RunError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_run_and_no_leftovers(run, tmp_path):
     target = tmp_path / "old"
     shutil.copytree(run, target)
@@ -98,6 +99,7 @@ model.save(sys.argv[2], overwrite=True)
 """
 
 
+@pytest.mark.slow
 def test_a_kill_during_save_leaves_a_complete_run(run, tmp_path):
     target = tmp_path / "old"
     shutil.copytree(run, target)

@@ -78,6 +78,7 @@ def compute(run, what, spare, weights=None):
     main(run, spare, what, weights or runs.weights_digest(run))
 
 
+@pytest.mark.slow
 def test_map_and_inspection_are_computed_once_and_saved_in_the_run(run, trained, computed, monkeypatch):
     monkeypatch.setattr(background, "NICE", 0)  # next to other tests, low priority takes ten times as long
     first = {what: computed(what) for what in FILES}
@@ -147,6 +148,7 @@ def test_a_process_that_cannot_start_is_retried(computed, process_is, monkeypatc
     assert task.get()[0] == "computing"
 
 
+@pytest.mark.slow
 def test_a_process_waits_for_another_and_uses_its_result(run, computed, quick, monkeypatch):
     monkeypatch.setattr(background, "NICE", 0)
     task = computed()

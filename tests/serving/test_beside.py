@@ -230,6 +230,7 @@ def alone(folder, monkeypatch):
     served.close()
 
 
+@pytest.mark.slow
 def test_at_most_one_run_is_kept_and_it_is_loaded_once(alone):
     use, loaded = alone
     asyncio.run(use("next", "next"))

@@ -32,6 +32,7 @@ def described(shop_run, tmp_path_factory):
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.slow
 def test_responses_match_the_description_for_valid_and_invalid_requests(described, mode):
     checks = [check for check in CHECKS.get_all() if check.__name__ in LEFT_OUT]
     tried = []

@@ -364,6 +364,7 @@ def check_all_are_stored_once(url, sender):
     log.close()
 
 
+@pytest.mark.slow
 def test_every_worker_sees_events_at_once_and_kill_9_loses_none(small_run, tmp_path):
     url = f"sqlite:///{tmp_path / 'events.db'}"
     with serving(small_run, "--workers", "2", "--events", url) as server:
@@ -383,6 +384,7 @@ def test_every_worker_sees_events_at_once_and_kill_9_loses_none(small_run, tmp_p
     check_all_are_stored_once(url, sender)
 
 
+@pytest.mark.slow
 def test_a_server_shut_down_at_once_and_kill_9_lose_nothing_that_was_acknowledged(
     small_run, postgres, event_store, monkeypatch
 ):

@@ -159,6 +159,7 @@ def test_reloads_and_shutdown_under_load_drop_no_request(two_runs):
         assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_processes_share_the_weights_and_reload_together(two_runs):
     with serving(two_runs / "current", "--workers", "2", "--drain", "0.2") as server:
         wait_until(lambda: len(workers_of(server.process.pid)) == 2)

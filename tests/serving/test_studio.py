@@ -173,6 +173,7 @@ def test_the_address_restores_the_page_and_back_and_forward_work(visit, shop_sit
     studio.shows(expected)
 
 
+@pytest.mark.slow
 def test_the_copied_code_gives_the_same_list(visit, shop_site, monkeypatch, capsys):
     studio = open_bags(visit, shop_site)
     monkeypatch.chdir(shop_site.run.parent)

@@ -126,6 +126,7 @@ def test_another_tab_sees_what_is_saved(moved):
     other.locator(".saved-name", has_text="from the first tab").wait_for()
 
 
+@pytest.mark.slow
 def test_what_somebody_broke_in_the_browser_does_no_harm(visit, shop_site):
     for text in ("{", "3", '[1, {"name": "x"}]'):
         script = f"if (location.host) localStorage.setItem('macrid-states', {json.dumps(text)})"
@@ -437,6 +438,7 @@ def test_other_models_are_offered_only_to_those_who_may_edit(visit, shop_site):
     assert studio.one("#compare-left optgroup[label='Other models']").count() == 0
 
 
+@pytest.mark.slow
 def test_two_models_are_compared_and_one_that_cannot_be_says_why(visit, shop_run, popularity_run, tmp_path):
     shutil.copytree(shop_run, tmp_path / "now")
     shutil.copytree(popularity_run, tmp_path / "other")

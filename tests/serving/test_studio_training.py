@@ -48,6 +48,7 @@ def start(studio, content):
     studio.button("Start training").click()
 
 
+@pytest.mark.slow
 def test_a_file_is_understood_trained_on_opened_and_left_again(visit, site, shop_files, beside):  # noqa: F811
     studio = visit(site)
     events, items = shop_files
@@ -85,6 +86,7 @@ def test_a_file_is_understood_trained_on_opened_and_left_again(visit, site, shop
     assert studio.one(".training-back").count() == 0
 
 
+@pytest.mark.slow
 def test_a_training_is_stopped_with_its_best_pass(visit, site, shop_files, beside):  # noqa: F811
     studio = visit(site)
     start(studio, shop_files[0])
@@ -97,6 +99,7 @@ def test_a_training_is_stopped_with_its_best_pass(visit, site, shop_files, besid
     studio.page.wait_for_selector(".drop")
 
 
+@pytest.mark.slow
 def test_a_training_survives_a_reload_of_the_page_and_can_be_discarded(visit, site, shop_files, beside):  # noqa: F811
     studio = visit(site)
     start(studio, shop_files[0])
@@ -109,6 +112,7 @@ def test_a_training_survives_a_reload_of_the_page_and_can_be_discarded(visit, si
     assert beside() == ["run"]
 
 
+@pytest.mark.slow
 def test_bad_files_say_what_is_wrong_and_columns_can_be_corrected(visit, site, beside):
     studio = visit(site)
     open_dialog(studio)

@@ -120,6 +120,7 @@ def test_the_page_works_without_a_mouse(visit, shop_site):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -170,6 +171,7 @@ def test_a_walk_shows_the_stops_of_the_api(visit, shop_site):
     assert f"from={first}" in studio.page.url
 
 
+@pytest.mark.slow
 def test_the_map_names_the_item_under_the_pointer_and_adds_it_to_the_history(visit, shop_site):
     places = ready(shop_site, "/map")
     studio = visit(shop_site, "?user=test-5&view=map&by=price")
@@ -197,6 +199,7 @@ def test_the_map_names_the_item_under_the_pointer_and_adds_it_to_the_history(vis
     studio.shows(shop_site.recommended(history=expected))
 
 
+@pytest.mark.slow
 def test_the_report_has_scores_with_their_errors_and_all_concepts(visit, shop_site):
     ready(shop_site, "/report")
     studio = visit(shop_site, "?view=report")

@@ -105,6 +105,7 @@ def is_over(now):
     return now["state"] not in ("training", "examining")
 
 
+@pytest.mark.slow
 def test_a_file_becomes_a_run_that_can_be_opened_and_left_again(trainer, beside, shop_files, own_run):
     events, items = shop_files
     found = ok(upload(trainer, events, "My events.csv"))
@@ -137,6 +138,7 @@ def test_a_file_becomes_a_run_that_can_be_opened_and_left_again(trainer, beside,
     assert beside() == ["My-events", "run"]
 
 
+@pytest.mark.slow
 def test_a_training_that_is_stopped_keeps_its_best_epoch(trainer, beside, shop_files, own_run):
     ok(upload(trainer, shop_files[0]))
     ok(trainer.post("/v1/training", json={"concepts": 5}))
@@ -185,6 +187,7 @@ def test_a_training_stopped_in_a_later_phase_is_finished(tmp_path, shop_files, p
     assert epochs == [*range(1, len(epochs) + 1)]  # none was done twice
 
 
+@pytest.mark.slow
 def test_discarding_ends_the_process_and_removes_everything(trainer, beside, shop_files):
     ok(upload(trainer, shop_files[0]))
     ok(trainer.post("/v1/training", json={}))
@@ -267,6 +270,7 @@ def test_problems_name_rows_and_files_but_no_folders_and_can_be_corrected(traine
     assert beside() == ["run"]
 
 
+@pytest.mark.slow
 def test_an_items_table_can_be_replaced_and_removed(trainer, beside):
     problem(upload(trainer, b"item,title\ni1,x\n", "items.csv", "items"), 409, "events")
     ok(upload(trainer, GOOD))
@@ -455,6 +459,7 @@ def test_what_a_killed_service_left_is_removed_at_the_next_start(client_of, own_
         assert beside() == [f"{training.PREFIX}alive", f"{training.PREFIX}other{training.NEW}", "run"]
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_the_one_that_started_it_and_removes_its_folder(tmp_path, shop_files):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "events.csv").write_bytes(shop_files[0])
@@ -475,6 +480,7 @@ def test_the_process_ends_with_the_one_that_started_it_and_removes_its_folder(tm
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_a_service_killed_during_training_leaves_nothing_half_written(own_run, beside, shop_files):
     with serving(own_run) as server:
         with closing(socket.create_connection(("127.0.0.1", server.port), timeout=30)) as connection:

@@ -41,6 +41,7 @@ def _command(pid):
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity_run, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with serving(popularity_run, "--workers", "2", "--drain", "0.1") as server:
@@ -66,6 +67,7 @@ def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_workers_that_cannot_start_are_one_line_each_and_stop_the_service(popularity_run, tmp_path):
     """The run goes away between the check of the supervisor and the start of its workers."""
     run = tmp_path / "run"

@@ -231,6 +231,7 @@ model.save(folder + "/../run")
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_resumes_to_the_result_of_an_uninterrupted_one(tmp_path):
     def run(name, mode):
         (tmp_path / name).mkdir(exist_ok=True)

@@ -205,6 +205,7 @@ def test_a_trial_taken_over_by_another_process_is_left_to_it(shop_split, url, he
     assert states(url)[0] == {"COMPLETE": 2, "FAIL": 1}
 
 
+@pytest.mark.slow
 def test_a_storage_that_disappears_loses_nothing(shop_split, postgres, database, here, monkeypatch):
     def stop(progress):
         if progress.done == 3:
@@ -221,6 +222,7 @@ def test_a_storage_that_disappears_loses_nothing(shop_split, postgres, database,
     assert states(database)[0] == {"COMPLETE": 6, "FAIL": 1}
 
 
+@pytest.mark.slow
 def test_real_trainings_find_working_settings(shop_split, url):
     """One trial loses its process, and the rest of the search does not care."""
     killed = []
@@ -258,6 +260,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_search_continues(shop_split, url, tmp_path, here, monkeypatch):
     store.write(shop_split, tmp_path / "data")
     (tmp_path / "script.py").write_text(SCRIPT.format(fixed=CALM))
@@ -297,6 +300,7 @@ def _is_alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_database(shop_split, database, tmp_path):
     store.write(shop_split, tmp_path / "data")
     common = ["--model", "ease", "--trials", "8", "--jobs", "1", "--storage", database, "--json", "--out"]

@@ -168,6 +168,7 @@ for url in {urls}:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_share_one_study(tmp_path, database):
     urls = [f"sqlite:///{tmp_path}/study.db", database]
     code, pipes = TOGETHER.format(urls=urls, about=ABOUT, first=FIRST), {"stdin": -1, "stdout": -1, "stderr": -1}

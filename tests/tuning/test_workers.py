@@ -61,6 +61,7 @@ def test_a_process_survives_our_errors_and_ctrl_c_but_no_others(workers):
     assert done(workers, 1)[0].result()[1] != before
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_only_its_task_and_is_replaced(workers):
     killed, other = done(workers, "killed", 1)
     assert isinstance(killed.exception(), BrokenProcessPool)
@@ -74,6 +75,7 @@ def test_a_killed_process_fails_only_its_task_and_is_replaced(workers):
     assert done(workers, 5)[0].result()[0] == 105
 
 
+@pytest.mark.slow
 def test_every_item_is_run_once_and_failures_are_results():
     outcomes = dict(run_all(answer, [1, "killed", 2, "settings", 3], 2, 10))
     assert sorted(outcomes) == list(range(5))
