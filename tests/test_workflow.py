@@ -167,6 +167,7 @@ FINAL_PHASES = [("comparing", "EASE"), ("final", None), ("understanding", "namin
     [(model, *phase) for model in ("macridvae", "popularity") for phase in PHASES]
     + [("final", *phase) for phase in FINAL_PHASES],
 )
+@pytest.mark.slow
 def test_a_training_interrupted_in_any_phase_resumes_to_the_same_run(
     prepared, tmp_path, uninterrupted, model, phase, text
 ):

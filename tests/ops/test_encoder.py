@@ -81,6 +81,7 @@ def check(network, noise, beta=0.7):
 @every_extension
 @pytest.mark.parametrize("similarity", ["cosine", "inner"])
 @pytest.mark.parametrize(("concepts", "hidden_layers", "dim"), [(1, 0, 8), (3, 2, 5), (20, 0, 16)])
+@pytest.mark.slow
 def test_kernels_give_the_loss_and_every_gradient_of_the_network(similarity, concepts, hidden_layers, dim, extensions):
     sizes = {"concepts": concepts, "hidden_layers": hidden_layers, "dim": dim}
     extensions = extensions if concepts > 1 else {**extensions, "concept_shares": "off"}

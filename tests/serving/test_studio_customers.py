@@ -300,6 +300,7 @@ def test_a_model_without_groups_has_rules_and_no_tastes(visit, popularity_run, t
 
 
 @pytest.mark.parametrize("width", [1280, 390, 2560])
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_and_everything_fits(visit, shop_site, width):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -219,6 +219,7 @@ def test_a_service_that_stops_ends_the_training(own_run, beside, shop_files):
          ["run: cannot be written (No space left on device)"]),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_process_that_fails_says_why_and_the_file_can_be_tried_again(
     trainer, beside, shop_files, program, words, monkeypatch
 ):

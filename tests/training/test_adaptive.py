@@ -158,6 +158,7 @@ def test_merging_keeps_unit_length():
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_it_ends_at_the_true_number_on_an_easy_shop(split, seed):
     model = fit(adaptive(), split, seed=seed)
     assert model.network.concepts == 7

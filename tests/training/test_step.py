@@ -99,6 +99,7 @@ def test_a_sampled_step_equals_a_step_by_hand(data, known_size):
 
 @runs_kernels
 @pytest.mark.parametrize("likelihood", ["exact", "sampled"])
+@pytest.mark.slow
 def test_steps_by_kernels_equal_those_in_plain_torch(likelihood, monkeypatch):
     monkeypatch.setattr(MacridNetwork, "draw_noise", lambda *_, **__: Noise())
     on_device = DeviceHistories(data_matrix(), torch.device(DEVICE))
@@ -175,6 +176,7 @@ def score_of_popularity(split):
 
 
 @pytest.mark.parametrize("sampling", ["popularity", "log-uniform", "uniform"])
+@pytest.mark.slow
 def test_sampled_training_beats_popularity(shop_split, sampling):
     model = fit(shop_split, likelihood="sampled", negatives=80, sampling=sampling)
     assert score(model, shop_split) > score_of_popularity(shop_split) + 0.02

@@ -147,6 +147,7 @@ def test_second_choices_are_drawn_from_the_remaining_items(crowd: Shop) -> None:
     [(64, 6), (2, 6), (0, 6), (64, 1), (2, 0)],
     ids=["proposed", "some weighed", "all weighed", "filled up by the race", "all by the race"],
 )
+@pytest.mark.slow
 def test_large_shops_draw_first_second_and_third_choices_by_plackett_luce(
     monkeypatch: pytest.MonkeyPatch, proposed: None, tries: int, turns: int
 ) -> None:
