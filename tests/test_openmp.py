@@ -36,6 +36,7 @@ def test_threads_spin_briefly_unless_somebody_chose_otherwise(environment, value
     assert note in described
 
 
+@pytest.mark.slow
 def test_nothing_is_set_once_torch_is_loaded_and_doctor_says_so():
     code = (
         "import sys, torch, macrid.cli; sys.argv = ['macrid', 'doctor', '--json']\n"

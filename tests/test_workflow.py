@@ -274,6 +274,7 @@ def test_a_killed_training_resumes_to_the_same_run(prepared, tmp_path, uninterru
 
 
 @pytest.mark.parametrize("phase", ["reading", "scoring"])
+@pytest.mark.slow
 def test_a_killed_overwrite_leaves_the_earlier_run_and_resumes(prepared, tmp_path, uninterrupted, phase):
     settings, expected = uninterrupted["popularity"]
     out = macrid.train(prepared, tmp_path / "run", model="ease", device="cpu").path

@@ -96,6 +96,7 @@ def test_a_full_standard_output_is_an_error_of_one_line(tmp_path):
     assert shell("macrid --version > /dev/full 2>&1", tmp_path) == (1, "", "")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_and_closed_streams_are_silent(tmp_path):
     assert shell("macrid data list | head -c 1; macrid --version >&- <&-", tmp_path) == (0, "n", "")
     assert shell("macrid data list --nonsense 2>&-", tmp_path) == (2, "", "")

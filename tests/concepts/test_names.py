@@ -237,6 +237,7 @@ def test_an_attribute_names_only_the_dimensions_that_follow_it_best(plant):
     assert "year" in names.dimension(0, 6).why
 
 
+@pytest.mark.slow
 def test_shuffled_attributes_name_nothing(trained, plant):
     table, random, named = trained[0].table, np.random.default_rng(5), 0
     for seed in range(10):

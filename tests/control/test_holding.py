@@ -54,6 +54,7 @@ def shelf(missing=(), seed=0, noise=0.01):
     )
     model.popularity = random.integers(1, 100, len(kinds))
     model.network = model._build(len(kinds))
+    model.network.initialise(torch.Generator().manual_seed(seed))
     with torch.no_grad():
         model.network.item_vectors.copy_(torch.from_numpy(vectors))
         model.network.prototypes.copy_(torch.eye(12)[:1])

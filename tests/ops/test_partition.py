@@ -129,6 +129,7 @@ def test_blocks_of_any_size_give_the_formula(batch, concepts, dim, items, scratc
     batch=st.integers(1, 6), concepts=st.sampled_from([1, 2, 7, 20]), dim=st.sampled_from([2, 13, 16, 33]),
     items=st.integers(1, 70), seed=st.integers(0, 99), hide=st.sampled_from([0.0, 0.5, 1.0]), known=st.booleans(),
 )  # fmt: skip
+@pytest.mark.slow
 def test_kernels_of_any_shape_give_the_formula(batch, concepts, dim, items, seed, hide, known):
     hidden = torch.rand(batch, items, generator=torch.Generator().manual_seed(seed)) < hide
     way = Way(torch.float32, by_kernels=True)

@@ -105,6 +105,7 @@ def test_no_request_is_dropped_while_items_are_added(editor):
     assert problems == []
 
 
+@pytest.mark.slow
 def test_two_processes_that_add_items_agree(client_of, own_run, tmp_path):
     """Two services of one run, as two workers are: each adds an item, then both reload."""
     from starlette.testclient import TestClient

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from tests.serving.browser import Site, ids, wait_until
 
 MOST_TABS = 20  # before the first slider
@@ -151,6 +153,7 @@ def test_the_last_list_stays_while_the_service_is_away_and_goes_on_when_it_is_ba
     assert studio.one(".picks-body").evaluate("(body) => getComputedStyle(body).opacity") == "1"
 
 
+@pytest.mark.slow
 def test_a_new_name_reaches_the_other_tabs(visit, own_run):
     with Site(own_run) as site:
         studio = visit(site)

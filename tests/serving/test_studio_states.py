@@ -246,6 +246,7 @@ def test_a_list_of_another_model_is_carried_over_by_names_and_the_page_says_what
 
 
 @pytest.mark.parametrize(("user", "told"), [("test-7", "somebody else"), ("nobody-1", "not known")])
+@pytest.mark.slow
 def test_a_customer_who_is_somebody_else_here_becomes_the_saved_history(visit, shop_site, foreign, user, told):
     content, _, history = foreign
     plain = {**content, "state": {"user": user}}
@@ -304,6 +305,7 @@ def test_shelves_are_a_table_with_the_name_of_each(visit, shop_site):
     assert rows == [(shelf["name"], item["id"]) for shelf in answer["shelves"] for item in shelf["items"]]
 
 
+@pytest.mark.slow
 def test_json_and_the_file_of_the_link_reproduce_the_list(moved, visit, shop_site):
     studio, expected = moved
     open_export(studio, "JSON")
@@ -324,6 +326,7 @@ def test_json_and_the_file_of_the_link_reproduce_the_list(moved, visit, shop_sit
     other.shows(expected)
 
 
+@pytest.mark.slow
 def test_rules_become_those_of_every_list_as_the_dialog_says(visit, own_run):
     with Site(own_run) as site:
         rules = {"where": "price < 40", "at_most": {"category": 3}}
@@ -478,6 +481,7 @@ def test_nobody_has_nothing_to_compare(visit, popularity_run):
 # For everybody
 
 
+@pytest.mark.slow
 def test_dialogs_and_the_comparison_fit_and_axe_finds_nothing_serious(moved):
     from axe_playwright_python.sync_playwright import Axe
 

@@ -160,6 +160,7 @@ def test_a_file_can_be_dropped_and_an_upload_cancelled(visit, site, beside):
     assert beside() == ["run"]
 
 
+@pytest.mark.slow
 def test_the_dialog_takes_and_returns_the_focus_and_axe_finds_nothing(visit, site):
     from axe_playwright_python.sync_playwright import Axe
 

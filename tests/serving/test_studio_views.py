@@ -352,6 +352,7 @@ def test_hostile_data_is_shown_as_text_and_breaks_no_layout(visit, hostile_run):
 # Failures
 
 
+@pytest.mark.slow
 def test_failures_are_shown_and_can_be_retried(visit, shop_site):
     studio = visit(shop_site, "?user=test-5", allow=["status of 500", "ERR_FAILED"])
     problem = {"title": "Internal", "status": 500, "detail": "the disk is full"}

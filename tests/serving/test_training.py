@@ -250,6 +250,7 @@ def test_a_process_that_cannot_start_says_why(trainer, beside, shop_files, monke
     assert beside() == ["run"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_table_leaves_nothing_behind(trainer, beside):
     for name, content in (("photo.png", b"\x89PNG\r\n" + bytes(99)), ("cut.parquet", PARQUET[:300]), ("e.csv", b"")):
         now = ok(upload(trainer, content, name))
@@ -258,6 +259,7 @@ def test_a_file_that_is_no_table_leaves_nothing_behind(trainer, beside):
         assert beside() == ["run"]
 
 
+@pytest.mark.slow
 def test_problems_name_rows_and_files_but_no_folders_and_can_be_corrected(trainer, beside):
     now = ok(upload(trainer, GOOD.replace(b"u3,i3,1", b",i3,1", 1)))
     (text,) = now["understood"]["problems"]

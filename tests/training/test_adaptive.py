@@ -214,6 +214,7 @@ def test_a_loaded_model_recommends_the_same(split, tmp_path):
     assert again.log == model.log
 
 
+@pytest.mark.slow
 def test_a_run_whose_prototypes_contradict_its_settings_is_an_error(split, tmp_path):
     fit(adaptive(), split, epochs=1).save(tmp_path / "run")
     file = tmp_path / "run" / "config.json"

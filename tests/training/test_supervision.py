@@ -278,6 +278,7 @@ def test_concept_numbers_follow_the_labels_and_are_remembered(supervised, shop, 
     assert supervised.network.supervision is None
 
 
+@pytest.mark.slow
 def test_the_dimension_of_an_attribute_follows_it_in_every_concept(shop_split, shop):
     items = list(shop_split.items)
     place = shop.interactions.items.positions(items)

@@ -51,6 +51,7 @@ def test_a_process_runs_several_tasks_with_the_shared_arguments(workers):
     assert done(workers, 3)[0].result() == (103, first[1])
 
 
+@pytest.mark.slow
 def test_a_process_survives_our_errors_and_ctrl_c_but_no_others(workers):
     _, before = done(workers, 1)[0].result()
     with pytest.raises(SettingsError, match="dim is 0"):
