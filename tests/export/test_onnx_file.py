@@ -260,6 +260,7 @@ def test_a_model_of_ones_own_is_refused_by_name(tmp_path):
 def test_a_thousand_users_of_the_shop_get_their_lists(tmp_path, options):
     split = generate(users=2_000, seed=0).split(heldout=100)
     model = macrid.MacridVAE(**options).fit(split.train, validation=split.validation, epochs=3, device="cpu")
+    assert (model.neighbours is None) == ("preset" in options)
     found = write_onnx(model, tmp_path / "model.onnx", check=split.train.matrix[:1000]).agreement
     assert (found.users, found.is_close) == (1000, True)
     assert found.same_lists > 0.98
@@ -270,7 +271,8 @@ def test_a_thousand_users_of_the_shop_get_their_lists(tmp_path, options):
 @pytest.mark.parametrize("options", [{}, {"preset": "paper"}], ids=["best", "paper"])
 def test_a_thousand_users_of_movielens_get_their_lists(tmp_path, options):
     split = macrid.datasets.load("ml-1m")
-    model = macrid.MacridVAE(**options).fit(split.train, epochs=1, device="cpu")
+    model = macrid.MacridVAE(**options).fit(split.train, validation=split.validation, epochs=1, device="cpu")
+    assert (model.neighbours is None) == bool(options)
     found = write_onnx(model, tmp_path / "model.onnx", check=split.train.matrix[:1000]).agreement
     assert (found.users, found.is_close) == (1000, True)
     assert found.same_lists > 0.98

@@ -104,31 +104,43 @@ def _hard(g: Graph, decoder: Decoder, components: Components) -> str:
 def _linear(g: Graph, neighbours: Neighbours, history: HistoryInput) -> str:
     """What the neighbours of a history's items add, (batch, items): the entries of their rows of B, and no others."""
     table = neighbours.state()
-    offsets = table["offsets"].numpy()
-    at = g.node("NonZero", history.counts)  # (2, interactions)
-    users = g.node("Squeeze", g.node("Slice", at, *(g.constant([each]) for each in (0, 1, 0))), g.constant([0]))
-    pairs = g.node("Transpose", at, perm=[1, 0])
+    offsets, width = table["offsets"].numpy(), g.constant([neighbours.items])
+    pairs = g.node("Transpose", g.node("NonZero", history.counts), perm=[1, 0])  # (interactions, 2)
+    users = g.node("Gather", pairs, g.constant(0), axis=1)
     items = g.node("GatherND", history.positions, pairs)  # (interactions,)
     lengths = g.node("Gather", g.constant(np.diff(offsets), "neighbour_counts"), items)
     starts = g.node("Gather", g.constant(offsets[:-1], "neighbour_starts"), items)
-    # Row after row: entry e belongs to interaction `number[e]`, as many as end at or before it
-    stops = g.node("CumSum", lengths, g.constant(0))
-    total = g.total(lengths, 0, name="entries")  # (1,)
-    ends = g.filled(g.node("Add", total, g.constant([1])), np.array([0]))
-    ones = g.filled(g.size(stops, 0), np.array([1]))
-    ends = g.node("ScatterElements", ends, stops, ones, axis=0, reduction="add")
-    number = g.node("Slice", g.node("CumSum", ends, g.constant(0)), g.constant([0]), total)
-    shifts = g.node("Sub", g.node("Add", starts, lengths), stops)
-    order = g.node("Range", g.constant(0), g.node("Squeeze", total), g.constant(1))
-    entries = g.node("Add", order, g.node("Gather", shifts, number))
+    rows = _Rows(g, lengths)
+    entries = g.node("Add", rows.numbers, rows.spread(g.node("Sub", starts, rows.begins)))
     targets = g.node("Gather", g.constant(table["targets"].numpy(), "neighbours"), entries)
     values = g.node("Gather", g.constant(table["weights"].numpy(), "neighbour_weights"), entries)
-    values = g.node("Mul", values, g.node("Gather", g.node("GatherND", history.weights, pairs), number))
-    width = g.constant([neighbours.items])
-    cells = g.node("Add", g.node("Mul", g.node("Gather", users, number), width), g.cast(targets, np.int64))
+    if history.is_weighted:
+        count = g.node("Squeeze", g.size(items, 0))
+        interaction = rows.spread(g.node("Range", g.constant(0), count, g.constant(1)))
+        values = g.node("Mul", values, g.node("Gather", g.node("GatherND", history.weights, pairs), interaction))
+    cells = g.node("Add", rows.spread(g.node("Mul", users, width)), g.cast(targets, np.int64))
     empty = g.filled(g.node("Mul", history.batch, width), np.array([0], np.float32))
     sums = g.node("ScatterElements", empty, cells, values, axis=0, reduction="add")
     return g.node("Reshape", sums, g.joined(history.batch, width), name="linear")
+
+
+class _Rows:
+    """The entries of rows of different lengths, one row after the other."""
+
+    def __init__(self, g: Graph, lengths: str) -> None:
+        self._g = g
+        self.begins = g.node("Sub", g.node("CumSum", lengths, g.constant(0)), lengths)
+        self._total = g.total(lengths, 0)  # (1,)
+        self.numbers = g.node("Range", g.constant(0), g.node("Squeeze", self._total), g.constant(1))  # (entries,)
+
+    def spread(self, values: str) -> str:
+        """The whole number of each row, repeated for its entries: from 0, what each row adds, summed up."""
+        g = self._g
+        before = g.node("Concat", g.constant([0]), g.node("Slice", values, g.constant([0]), g.constant([-1])), axis=0)
+        none = g.filled(g.node("Add", self._total, g.constant([1])), np.array([0]))  # a last row may be empty
+        more = g.node("Sub", values, before)
+        steps = g.node("ScatterElements", none, self.begins, more, axis=0, reduction="add")
+        return g.node("Slice", g.node("CumSum", steps, g.constant(0)), g.constant([0]), self._total)
 
 
 def _ease(g: Graph, model: EASE, history: HistoryInput) -> str:

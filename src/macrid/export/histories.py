@@ -22,6 +22,7 @@ class HistoryInput(NamedTuple):
     """(batch, 1) bool: without a known item."""
     batch: str
     """(1,) int64"""
+    is_weighted: bool
 
 
 def read_histories(g: Graph, items: int, weighted: bool) -> HistoryInput:
@@ -46,7 +47,7 @@ def read_histories(g: Graph, items: int, weighted: bool) -> HistoryInput:
     most = g.node("ReduceMax", g.cast(counts, np.int64), g.constant([1]))
     is_empty = g.node("Not", g.cast(most, np.bool_), name="without_history")
     weights = _weights(g, counts, padding) if weighted else g.cast(counts, np.float32)
-    return HistoryInput(positions, counts, weights, is_empty, batch)
+    return HistoryInput(positions, counts, weights, is_empty, batch, weighted)
 
 
 def _weights(g: Graph, counts: str, padding: str) -> str:
