@@ -50,17 +50,17 @@ def test_the_recipe_gives_the_models_lists(recipe, tmp_path, assignment, linear,
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("kind", "options"),
     [
-        made(similarity="inner", assignment="soft", linear=True),
-        made(preset="paper", hidden_layers=1),
-        made(macrid.MultVAE, hidden_layers=1),
-        made(macrid.MultDAE),
+        (macrid.MacridVAE, {"similarity": "inner", "assignment": "soft", "linear": True}),
+        (macrid.MacridVAE, {"preset": "paper", "hidden_layers": 1}),
+        (macrid.MultVAE, {"hidden_layers": 1}),
+        (macrid.MultDAE, {}),
     ],
-    ids=["inner", "paper", "multvae", "multdae"],
 )
 @pytest.mark.parametrize("n", [3, ITEMS - 20])
-def test_so_it_does_for_other_networks_and_long_lists(recipe, tmp_path, model, n):
+def test_so_it_does_for_other_networks_and_long_lists(recipe, tmp_path, kind, options, n):
+    model = made(kind, **options)
     write_vectors(model, tmp_path / "vectors")
     check_recipe(recipe.Recommender(tmp_path / "vectors"), model, histories(10), n)
 
