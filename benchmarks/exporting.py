@@ -45,7 +45,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "best, no neighbours": {"neighbours": 0},
     "paper": {"preset": "paper"},
 }
-N, TOGETHER = 10, 100
+N, TOGETHER, ASKED = 10, 100, 200
 
 
 def models(data: str, epochs: int, users: int) -> Iterator[tuple[str, Recommender, sp.csr_array]]:
@@ -99,8 +99,9 @@ def speed(model: Recommender, histories: sp.csr_array, file: Path, rounds: int) 
     return found
 
 
-def recipe(model: Recommender, histories: sp.csr_array, folder: Path, users: int = 200) -> dict[str, float]:
+def recipe(model: Recommender, histories: sp.csr_array, folder: Path) -> dict[str, float]:
     """The share of lists of the recipe that are the model's, and the share of items that it had to score."""
+    users = min(ASKED, histories.shape[0])
     spec = importlib.util.spec_from_file_location("recipe", RECIPE)
     assert spec is not None
     assert spec.loader is not None
