@@ -90,6 +90,10 @@ def recommend(
         raise DataError(f"{output}: no folder {output.resolve().parent}; create it first")
     if output is not None and not in_parts and output.exists() and not overwrite:
         raise DataError(f"{output}: already exists; choose another file or add --overwrite")
+    if ray is not None:
+        from macrid.cluster.connecting import check
+
+        check(ray)
     from macrid.runs import load
 
     with working("loading"):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from contextlib import closing, contextmanager, redirect_stdout, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -24,18 +25,20 @@ from macrid.models.devices import cores
 
 CLIENT_PORT = 10001  # of ray://
 REACH = 3.0  # seconds to reach the port of a cluster
-ANSWER = 8.0  # seconds for a cluster to answer once its port is reached
+ANSWER = 15.0  # seconds for a cluster to answer once its port is reached
 START = 120.0  # seconds to start Ray on this machine, however busy
 LONGEST = 40  # characters of a folder for Ray's sockets, whose whole path must stay below 108
 STORE = 128 << 20  # bytes of the object store of a Ray that is started here
+MISSING = "--ray needs Ray; install it with `pip install 'macrid[cluster]'`"
 SECRET = re.compile(r"(?i)([\w-]*(?:token|password|passwd|secret|key)[\w-]*\s*[=:]\s*)[^\s&,;'\")]+")
 
 
 class Resources(NamedTuple):
-    """What a cluster has in total."""
+    """What a cluster has in total, and the cores of its largest machine."""
 
     cpus: int
     gpus: int
+    cpus_of_one: int
 
 
 def ray_or_explain() -> Any:
@@ -48,7 +51,7 @@ def ray_or_explain() -> Any:
             import ray
             import ray.data
         except ImportError:
-            raise ClusterError("--ray needs Ray; install it with `pip install 'macrid[cluster]'`") from None
+            raise ClusterError(MISSING) from None
     return ray
 
 
@@ -60,7 +63,7 @@ def connected(address: str, store: int = STORE) -> Iterator[Resources]:
         or HOST:PORT is a cluster elsewhere. store: bytes of the object store of a local one.
     """
     shown = without_credentials(address)
-    _check_address(address)
+    check(address)
     ray = ray_or_explain()
     if ray.is_initialized():
         raise ClusterError("this process is connected to Ray already; disconnect with ray.shutdown() first")
@@ -73,11 +76,16 @@ def connected(address: str, store: int = STORE) -> Iterator[Resources]:
         with _quiet(ray), closing(_Connection(ray)):
             with _silent_errors():
                 _init(ray, options, shown, START if folder else ANSWER)
-            total = ray.cluster_resources()
-            yield Resources(int(total.get("CPU", 0)), int(total.get("GPU", 0)))
+            yield _resources(ray)
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _resources(ray: Any) -> Resources:
+    total = ray.cluster_resources()
+    each = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    return Resources(int(total.get("CPU", 0)), int(total.get("GPU", 0)), max(each, default=1))
 
 
 class _Connection:
@@ -107,7 +115,8 @@ def _init(ray: Any, options: dict[str, Any], shown: str, limit: float) -> None:
         done.result(limit)
     except LateError:
         raise ClusterError(
-            f"{shown}: no answer from Ray within {limit:.0f} seconds; check the port (10001 for ray://, else 6379)"
+            f"{shown}: no answer from Ray within {limit:.0f} seconds; check the port (10001 for ray://, else 6379) and,"
+            " if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
         ) from None
     except ConnectionError as error:
         if options["address"] == "auto":
@@ -120,8 +129,10 @@ def _init(ray: Any, options: dict[str, Any], shown: str, limit: float) -> None:
         raise ClusterError(f"{shown}: cannot use Ray ({without_credentials(first_line(error))})") from None
 
 
-def _check_address(address: str) -> None:
-    """An error if it is no address, or nobody listens there."""
+def check(address: str) -> None:
+    """An error, soon, if this is no address, nobody listens there, or Ray is not installed."""
+    if find_spec("ray") is None:
+        raise ClusterError(MISSING)
     if address in ("local", "auto"):
         return
     shown = without_credentials(address)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from macrid import errors
-from macrid.cluster.connecting import Resources, connected, ray_or_explain
+from macrid.cluster.connecting import Resources, connected, ray_or_explain, without_credentials
 from macrid.cluster.dividing import Divided, Divider, number_of_parts, read_part
 from macrid.cluster.folder import METADATA, JobFolder, describe, digest_of_run
 from macrid.control.batch import recommend_many
@@ -30,6 +30,7 @@ from macrid.runs import load
 
 RESTARTS = 20  # of a worker
 RETRIES = 3  # of a part whose worker died
+POLL = 0.5  # seconds between questions of a client
 AT_HAND = 2  # parts that a worker has or waits for
 
 
@@ -220,33 +221,75 @@ def _on_ray(address: str, task: Task, numbers: list[int]) -> Iterator[int]:
     """Write parts with all cores of a cluster, or all its GPUs; yields each that is done."""
     if not numbers:
         return
-    ray = ray_or_explain()
     with connected(address) as resources:
-        data = ray.data
-        context = data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.print_on_execution_start = False
-        rows = data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
-            Worker,
-            fn_constructor_args=(task,),
-            batch_size=1,
-            max_restarts=RESTARTS,
-            max_task_retries=RETRIES,
-            **_of_each(resources, task.device),
-            compute=data.ActorPoolStrategy(
-                size=min(len(numbers), _workers(resources, task.device)), max_tasks_in_flight_per_actor=AT_HAND
-            ),
-        )
+        made = _from_afar if address.startswith("ray://") else _answers
+        for answer in made(resources, task, numbers):
+            if answer["error"]:
+                raise getattr(errors, answer["error"], ClusterError)(answer["message"])
+            yield answer["part"]
+
+
+def _answers(resources: Resources, task: Task, numbers: list[int]) -> Iterator[dict[str, Any]]:
+    """What workers say of each part, as they are done with it. Ray Data streams parts to them and replaces the dead."""
+    ray = ray_or_explain()
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    workers = min(len(numbers), _workers(resources, task.device))
+    parts = ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(
+        Worker,
+        fn_constructor_args=(task,),
+        batch_size=1,
+        max_restarts=RESTARTS,
+        max_task_retries=RETRIES,
+        **_of_each(resources, task.device),
+        compute=ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=AT_HAND),
+    )
+    try:
+        yield from parts.iter_rows()
+    except ray.exceptions.RayError as error:
+        reason = without_credentials(first_line(error))[:200]
+        raise ClusterError(
+            f"workers died again and again ({reason}); memory may have run out; finished parts are kept, so the same"
+            " command goes on from there"
+        ) from None
+
+
+class Foreman:
+    """Does the work of `_answers` inside the cluster, as Ray Data cannot be used by a client."""
+
+    def __init__(self) -> None:
+        self._seen: list[dict[str, Any]] = []
+
+    def work(self, resources: Resources, task: Task, numbers: list[int]) -> None:
         try:
-            for row in rows.iter_rows():
-                if row["error"]:
-                    raise getattr(errors, row["error"], ClusterError)(row["message"])
-                yield row["part"]
-        except ray.exceptions.RayError as error:
-            raise ClusterError(
-                f"{len(numbers)} parts: workers died again and again ({first_line(error)[:200]}); memory may have run"
-                " out; finished parts are kept, so the same command goes on from there"
-            ) from None
+            for answer in _answers(resources, task, numbers):
+                self._seen.append(answer)
+        except ClusterError as error:
+            self._seen.append({"part": -1, "error": "ClusterError", "message": str(error)})
+
+    def seen(self, after: int) -> list[dict[str, Any]]:
+        return self._seen[after:]
+
+
+def _from_afar(resources: Resources, task: Task, numbers: list[int]) -> Iterator[dict[str, Any]]:
+    """As `_answers`, for a client; if it goes away, so does the foreman."""
+    ray = ray_or_explain()
+    foreman = ray.remote(Foreman).options(num_cpus=0, max_concurrency=2).remote()
+    working, done, count = foreman.work.remote(resources, task, numbers), False, 0
+    try:
+        while not done:
+            done = bool(ray.wait([working], timeout=POLL)[0])
+            for answer in ray.get(foreman.seen.remote(count)):
+                count += 1
+                yield answer
+        ray.get(working)
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        reason = without_credentials(first_line(error))[:200]
+        raise ClusterError(
+            f"the connection to the cluster was lost ({reason}); finished parts are kept, so the same command goes on"
+            " from there"
+        ) from None
 
 
 def _uses_gpus(resources: Resources, device: str) -> bool:
