@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from benchmarks.processes import below
 
 from macrid.cluster import connecting
 from macrid.cluster.connecting import connected
 from macrid.data import store
 from macrid.errors import ClusterError
-from tests.cluster.processes import below
 from tests.cluster.test_parts import at_once, lists  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
