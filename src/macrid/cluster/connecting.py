@@ -25,11 +25,13 @@ from macrid.models.devices import cores
 
 CLIENT_PORT = 10001  # of ray://
 REACH = 3.0  # seconds to reach the port of a cluster
-ANSWER = 15.0  # seconds for a cluster to answer once its port is reached
+ANSWER = 8.0  # seconds for what listens there to speak gRPC, as Ray does
+CONNECT = 60.0  # seconds to connect to a cluster, however busy
 START = 120.0  # seconds to start Ray on this machine, however busy
 LONGEST = 40  # characters of a folder for Ray's sockets, whose whole path must stay below 108
 STORE = 128 << 20  # bytes of the object store of a Ray that is started here
 MISSING = "--ray needs Ray; install it with `pip install 'macrid[cluster]'`"
+HINT = "check the port (10001 for ray://, else 6379) and, if Ray asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
 SECRET = re.compile(r"(?i)([\w-]*(?:token|password|passwd|secret|key)[\w-]*\s*[=:]\s*)[^\s&,;'\")]+")
 
 
@@ -75,7 +77,9 @@ def connected(address: str, store: int = STORE) -> Iterator[Resources]:
     try:
         with _quiet(ray), closing(_Connection(ray)):
             with _silent_errors():
-                _init(ray, options, shown, START if folder else ANSWER)
+                if address not in ("local", "auto"):
+                    _check_answers(address)
+                _init(ray, options, shown, START if folder else CONNECT)
             yield _resources(ray)
     finally:
         if folder is not None:
@@ -114,17 +118,16 @@ def _init(ray: Any, options: dict[str, Any], shown: str, limit: float) -> None:
     try:
         done.result(limit)
     except LateError:
-        raise ClusterError(
-            f"{shown}: no answer from Ray within {limit:.0f} seconds; check the port (10001 for ray://, else 6379) and,"
-            " if the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-        ) from None
+        raise ClusterError(f"{shown}: Ray does not let us in within {limit:.0f} seconds; {HINT}") from None
     except ConnectionError as error:
         if options["address"] == "auto":
             raise ClusterError(
                 "auto: no Ray cluster on this machine; start one with `ray start --head`, give its address, or use"
                 " --ray local"
             ) from None
-        raise ClusterError(f"{shown}: cannot connect to Ray ({without_credentials(first_line(error))})") from None
+        raise ClusterError(
+            f"{shown}: cannot connect to Ray ({without_credentials(first_line(error))}); {HINT}"
+        ) from None
     except (RuntimeError, ValueError, OSError) as error:
         raise ClusterError(f"{shown}: cannot use Ray ({without_credentials(first_line(error))})") from None
 
@@ -133,8 +136,18 @@ def check(address: str) -> None:
     """An error, soon, if this is no address, nobody listens there, or Ray is not installed."""
     if find_spec("ray") is None:
         raise ClusterError(MISSING)
-    if address in ("local", "auto"):
-        return
+    if address not in ("local", "auto"):
+        host, port = _host(address)
+        try:
+            socket.create_connection((host, port), timeout=REACH).close()
+        except OSError as error:
+            raise ClusterError(
+                f"{without_credentials(address)}: no Ray cluster can be reached there ({error.strerror or error});"
+                " is it running, and its port open to us?"
+            ) from None
+
+
+def _host(address: str) -> tuple[str, int]:
     shown = without_credentials(address)
     usual = "use local, auto, ray://HOST:10001 or HOST:6379"
     try:
@@ -146,13 +159,25 @@ def check(address: str) -> None:
         raise ClusterError(f"{shown}: not the address of a Ray cluster; {usual}")
     if port is None and parts.scheme != "ray":
         raise ClusterError(f"{shown}: no port; {usual}")
+    return host, port or CLIENT_PORT
+
+
+def _check_answers(address: str) -> None:
+    """An error, soon, if what listens there is not Ray, for which Ray itself would wait for minutes."""
     try:
-        socket.create_connection((host, port or CLIENT_PORT), timeout=REACH).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ClusterError(
-            f"{shown}: no Ray cluster can be reached there ({reason}); is it running, and its port open to us?"
-        ) from None
+        import grpc
+    except ImportError:  # pragma: no cover  (Ray's clients need it)
+        return
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return
+    host, port = _host(address)
+    with grpc.insecure_channel(f"{host}:{port}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=ANSWER)
+        except grpc.FutureTimeoutError:
+            raise ClusterError(
+                f"{without_credentials(address)}: no answer from Ray within {ANSWER:.0f} seconds; {HINT}"
+            ) from None
 
 
 def without_credentials(text: str) -> str:
