@@ -166,6 +166,44 @@ def test_trials_run_on_a_cluster_and_one_whose_process_is_killed_is_repeated(clu
     assert len(found["best"]["scores"]) == 3
 
 
+TASKS = """
+import os, sys
+from macrid.cluster.connecting import connected
+from macrid.cluster.trials import RayWorkers
+from macrid.errors import SettingsError
+
+def task(shared, what):
+    if what == "ours":
+        raise SettingsError("dim is -1")
+    if what == "other":
+        raise ValueError("no such thing")
+    if what == "dies":
+        os._exit(1)
+    return shared + what
+
+with connected(sys.argv[1]) as resources, RayWorkers({"num_cpus": 1, "num_gpus": 0}, 4, "shared ") as workers:
+    futures = [workers.submit(task, what) for what in ("works", "ours", "other", "dies")]
+    idle = len(workers.idle())
+    ended = [future.exception() or future.result() for future in futures]
+    found = [f"{type(end).__name__}: {end}" for end in ended]
+    freed = len(workers.idle())
+print(idle < 4, freed, *found, sep="\\n")
+"""
+
+
+def test_every_error_of_a_training_is_one_of_ours(cluster, tmp_path):
+    (tmp_path / "tasks.py").write_text(TASKS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **cluster.token}
+    script = [sys.executable, tmp_path / "tasks.py", cluster.address]
+    out = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+    was_busy, freed, works, ours, other, dies = out.splitlines()
+    assert (was_busy, freed) == ("True", "4")
+    assert works == "str: shared works"
+    assert ours == "SettingsError: dim is -1"
+    assert other == "TrainingError: ValueError: no such thing"
+    assert dies.startswith("TrainingError: the training process was lost (WorkerCrashedError")
+
+
 def test_a_port_that_is_not_rays_is_an_error_soon(monkeypatch):
     monkeypatch.setattr(connecting, "ANSWER", 3.0)
     with socket.socket() as listener:
