@@ -146,9 +146,7 @@ def find_columns(
     return Columns(roles | more, ignored, rating_column is not None)
 
 
-def is_numbered(
-    user: str | int | None, item: str | int | None, rating: str | int | None, weighing: Weighing
-) -> bool:
+def is_numbered(user: str | int | None, item: str | int | None, rating: str | int | None, weighing: Weighing) -> bool:
     """Whether columns are given by their numbers, as of a file without a header."""
     return any(isinstance(column, int) for column in (user, item, rating, *weighing.columns))
 

@@ -119,9 +119,7 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765, sta
     return Split(train, validation, test, data if sum(counts) else train)
 
 
-def choose_users(
-    users: Ids, heldout: int | float, seed: int, stable: bool
-) -> tuple[np.ndarray, tuple[int, int]]:
+def choose_users(users: Ids, heldout: int | float, seed: int, stable: bool) -> tuple[np.ndarray, tuple[int, int]]:
     """Positions of the users, first those to train on, then those for validation and for the test; and how many of
     these there are. See `split_users`."""
     if not 0 <= seed < 2**32:
