@@ -60,7 +60,7 @@ class Engine:
         def work() -> None:
             try:
                 action()
-            except BaseException as error:  # noqa: BLE001  (raised again by the caller's thread)
+            except BaseException as error:  # raised again by the caller's thread
                 failures.append(error)
 
         thread = threading.Thread(target=work, name="duckdb", daemon=True)

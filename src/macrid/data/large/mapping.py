@@ -166,7 +166,7 @@ def read_ids(folder: Path, keep: np.ndarray) -> Ids:
 
 def read_bucket(folder: Path, bucket: int, ordered: bool, weighted: bool) -> dict[str, np.ndarray]:
     """The pairs of some users; in no particular order."""
-    kinds = {"user": np.int32, "item": np.int32}
+    kinds: dict[str, Any] = {"user": np.int32, "item": np.int32}
     kinds |= {"place": np.int64} if ordered else {}
     kinds |= {"weight": np.float64} if weighted else {}
     files = sorted((folder / "buckets" / f"bucket={bucket}").glob("*.parquet"))

@@ -286,11 +286,12 @@ class _Job:
         counts = reader.users("validation_history"), reader.users("test_history")
         ends = len(order) - sum(counts), len(order) - counts[1]
         train = reader.matrix("train", in_split)
-        groups = [
-            HeldOut(reader.matrix(f"{name}_history", in_split), reader.matrix(f"{name}_target", in_split),
-                    users.take(order[part]))
-            for name, part in (("validation", slice(*ends)), ("test", slice(ends[1], None)))
-        ]  # fmt: skip
+
+        def heldout(name: str, part: slice) -> HeldOut:
+            history, target = (reader.matrix(f"{name}_{kind}", in_split) for kind in ("history", "target"))
+            return HeldOut(history, target, users.take(order[part]))
+
+        groups = heldout("validation", slice(*ends)), heldout("test", slice(ends[1], None))
         data = Interactions(train, users.take(order[: ends[0]]), split_items, split_table, report)
         if not sum(counts):
             reader.remove("everyone")

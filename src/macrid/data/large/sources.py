@@ -7,11 +7,17 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet
+
 from macrid.errors import DataError
 
 TABLES = (".parquet", ".pq", ".csv", ".tsv", ".tab", ".dat")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".filepart", ".inprogress")
+BYTES_PER_ROW = 128  # of memory, that events take at most while they are prepared in it
+SHORTEST_ROW = 20  # bytes of text
+COMPRESSION = 4
 BEING_WRITTEN = ("_temporary", "_delta_log")
 
 
@@ -78,3 +84,18 @@ def _check_name(folder: Path, path: Path) -> None:
             f"{path}: neither Parquet nor CSV by its name; move it out of the folder, or give a pattern such as"
             f" '{folder}/*.parquet'"
         )
+
+
+def fits_in_memory(path: Path, memory: int) -> bool:
+    """Whether a file of events can be prepared in so many bytes of memory, by the size of the file."""
+    return _estimated_rows(path) * BYTES_PER_ROW <= memory
+
+
+def _estimated_rows(path: Path) -> int:
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return int(pa.parquet.read_metadata(path).num_rows)
+        size = path.stat().st_size
+    except (OSError, pa.ArrowException):  # reported by whoever reads it
+        return 0
+    return size * (COMPRESSION if path.suffix.lower() in COMPRESSED else 1) // SHORTEST_ROW
