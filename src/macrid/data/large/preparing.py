@@ -94,13 +94,15 @@ def prepare(
     with claimed(out, DataError), writing(out, DataError, remedy):
         check_free(out, overwrite, DataError, replaceable=store.FILES)
         work = Work(out, _belongs_to(source, request, min_items, division))
-        if say is not None and work.note:
+        folder = work.path("arrays") / "data"
+        if work.is_finished("arrays") and not folder.exists():  # killed right after it became the target
+            work.start_over()
+        elif say is not None and work.note:
             say(work.note)
         job = _Job(work, source, request, min_items, division, memory, tell or (lambda *_: None))
         split, everyone = job.run(items)
         if say is not None:
             say(str(split.train.report))
-        folder = work.path("arrays") / "data"
         store.write_rest(folder, split, everyone, about)
         replace_folder(folder, out)
         work.remove()

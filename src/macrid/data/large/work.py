@@ -32,9 +32,14 @@ class Work:
         if self.folder.exists():
             changed = _differences(self._state.get("belongs_to"), belongs_to)
             self.note = f"starting over: {changed} since the interrupted run"
+        self._state = {"belongs_to": belongs_to}
+        self.start_over()
+
+    def start_over(self) -> None:
+        if self.folder.exists():
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)
-        self._state = {"belongs_to": belongs_to, "finished": {}}
+        self._state["finished"] = {}
         self._write()
 
     @staticmethod
