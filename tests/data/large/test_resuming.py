@@ -52,18 +52,14 @@ def run(source, out, said=None, **options):
     return prepare([source], out, Request(min_rating=2), say=(said if said is not None else []).append, **options)
 
 
-class Stop(Exception):
-    pass
-
-
 def interrupt(source, out, title):
     """Begin to prepare, and fail in the stage with this title."""
 
     def tell(what, *_):
         if what == title:
-            raise Stop
+            raise KeyboardInterrupt
 
-    with pytest.raises(Stop):
+    with pytest.raises(KeyboardInterrupt):
         run(source, out, tell=tell)
     assert not out.exists()
 
