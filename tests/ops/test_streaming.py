@@ -14,7 +14,8 @@ from macrid.ops.batches import DeviceHistories, shared
 from macrid.ops.streaming import StreamedHistories, bytes_on_device, histories_on
 
 CPU = torch.device("cpu")
-DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]  # fmt: skip
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+DEVICES = [CPU, pytest.param(torch.device("cuda"), marks=on_a_gpu)]
 
 
 def matrix_of(users=50, items=30, weighted=False, seed=0):

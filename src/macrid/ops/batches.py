@@ -85,7 +85,9 @@ class DeviceHistories:
 def shared(array: np.ndarray) -> Tensor:
     """A tensor in the memory of an array, which may be a map of a file that must not be written to."""
     contiguous = np.ascontiguousarray(array)
-    return torch.from_numpy(contiguous) if contiguous.flags.writeable else torch.from_dlpack(contiguous)  # type: ignore[attr-defined, no-any-return]
+    if contiguous.flags.writeable:
+        return torch.from_numpy(contiguous)
+    return torch.from_dlpack(contiguous)  # type: ignore[attr-defined]
 
 
 def relative(matrix: sp.csr_array) -> sp.csr_array:

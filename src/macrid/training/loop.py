@@ -24,8 +24,8 @@ from macrid.files import claimed
 from macrid.models.epoch import Epoch
 from macrid.models.warm import digest_of
 from macrid.ops import kernels
-from macrid.ops.streaming import histories_on
 from macrid.ops.partition import Precision
+from macrid.ops.streaming import histories_on
 from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
