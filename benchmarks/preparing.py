@@ -3,6 +3,7 @@
     python benchmarks/preparing.py                                  # 2 million interactions
     python benchmarks/preparing.py --interactions 200e6 --folder /disk/with/space
     python benchmarks/preparing.py --interactions 50e6 --engines    # DuckDB against polars' streaming engine
+    python benchmarks/preparing.py --end-to-end 2                   # ML-20M's shape, trained for two epochs on the CPU
 
 Events have a long tail of users and items and come in several Parquet files. The same command is then killed at
 several moments and run again until it is done; the folder must have the same digests. With --engines, both engines
@@ -30,6 +31,7 @@ from benchmarks.measuring import circumstances
 
 GIB = 2**30
 MOMENTS = (0.15, 0.4, 0.6, 0.8)  # of the whole time, at which a run is killed
+ML_20M = (136_677, 20_108)  # users and items
 PAUSE = 0.1  # seconds between looks at the memory
 
 ENGINES = {
@@ -57,11 +59,13 @@ pairs.sink_parquet(f"{out}/pairs.parquet", engine="streaming")
 }
 
 
-def write_events(folder: Path, rows: int, parts: int, text: bool, seed: int = 0) -> None:
-    """Files of events, written in pieces so that this process stays small."""
+def write_events(
+    folder: Path, rows: int, parts: int, text: bool, shape: tuple[int, int] | None = None, seed: int = 0
+) -> None:
+    """Files of events, written in pieces so that this process stays small. shape: users and items."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
-    users, items = max(rows // 50, 10), max(rows // 400, 10)
+    users, items = shape or (max(rows // 50, 10), max(rows // 400, 10))
     for part in range(parts):
         with pa.parquet.ParquetWriter(folder / f"part-{part:03d}.parquet", _schema(text)) as file:
             left = rows // parts + (part < rows % parts)
@@ -159,6 +163,36 @@ def engines(events: Path, folder: Path) -> dict[str, Any]:
     return found
 
 
+def end_to_end(folder: Path, epochs: int, memory: str) -> dict[str, Any]:
+    """Prepare, train and evaluate data of ML-20M's shape on the CPU."""
+    write_events(folder / "events", 11_200_000, 16, False, ML_20M)
+    data, run = folder / "data", folder / "run"
+    commands = {
+        "prepare": [
+            "data",
+            "prepare",
+            str(folder / "events"),
+            "--heldout",
+            "10000",
+            "--out",
+            str(data),
+            "--memory",
+            memory,
+        ],
+        "train": ["train", str(data), "--out", str(run), "--epochs", str(epochs), "--device", "cpu"],
+        "evaluate": ["evaluate", str(run)],
+    }
+    found = {}
+    for name, command in commands.items():
+        found[name] = watched([sys.executable, "-m", "macrid", *command])
+        if found[name]["code"]:
+            raise SystemExit(found[name]["message"])
+        print(f"{name}: {found[name]['seconds']:.1f} s, at most {found[name]['gib']:.2f} GiB", flush=True)
+    counts = json.loads((data / "about.json").read_text())["counts"]
+    print(json.dumps(counts))
+    return {**found, "counts": counts}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--interactions", type=float, default=2e6)
@@ -167,6 +201,7 @@ def main() -> None:
     parser.add_argument("--memory", default="2GiB")
     parser.add_argument("--folder", type=Path, help="for files; a temporary one by default")
     parser.add_argument("--engines", action="store_true", help="compare DuckDB with polars instead")
+    parser.add_argument("--end-to-end", type=int, metavar="EPOCHS", help="train on data of ML-20M's shape instead")
     parser.add_argument("--no-kills", action="store_true")
     parser.add_argument("--out", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
@@ -174,9 +209,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as place:
         folder = Path(place)
         rows = int(options.interactions)
-        write_events(folder / "events", rows, options.parts, options.text)
         result: dict[str, Any] = {"interactions": rows, **circumstances()}
-        if options.engines:
+        if options.end_to_end is None:
+            write_events(folder / "events", rows, options.parts, options.text)
+        if options.end_to_end is not None:
+            result["end_to_end"] = end_to_end(folder, options.end_to_end, options.memory)
+        elif options.engines:
             result["engines"] = engines(folder / "events", folder)
             for name, found in result["engines"].items():
                 print(f"{name}: {found['seconds']:.1f} s, {found['gib']:.2f} GiB {found['message']}")

@@ -70,7 +70,7 @@ def prepare(
     context: typer.Context,
     sources: list[str] | None = typer.Argument(
         None,
-        metavar="[SOURCE]...",
+        metavar="SOURCE",
         show_default=False,
         help="A catalogue name, or events (CSV, TSV, Parquet, '::'): files, folders or patterns such as"
         " 'events/*.parquet'; none with --sql.",

@@ -18,6 +18,7 @@ need not know how. Splits that were published have no such files, as there is no
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
@@ -41,6 +42,7 @@ from macrid.files import check_free, claimed, new_folder, recover, writing
 from macrid.version import __version__
 
 FORMAT = 1
+PIECE = 1 << 25  # numbers that are checked at a time
 REMEDY = "recreate the folder with `macrid data prepare … --overwrite`"
 GROUPS = ("train", "validation", "test")
 MATRICES = ("train", "validation_history", "validation_target", "test_history", "test_target")
@@ -333,13 +335,31 @@ def checked_csr(
         raise ValueError(f"indptr: its shape is {indptr.shape}, not {(shape[0] + 1,)}")
     if indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError("indptr: its values are not row starts")
-    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+    if not all(part.min() >= 0 and part.max() < shape[1] for part in _pieces(indices)):
         raise ValueError(f"indices: it refers to items beyond the {shape[1]:,} there are")
+    largest = np.finfo(np.float32).max
     if weights is not None and not (
-        weights.shape == indices.shape and np.all((weights > 0) & (weights <= np.finfo(np.float32).max))
+        weights.shape == indices.shape and all(np.all((part > 0) & (part <= largest)) for part in _pieces(weights))
     ):
         raise ValueError("weights: its values are not one positive number per interaction")
     return binary_csr(indptr, indices, shape, weights)
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    """An array in parts, each of which may leave memory after its use if it is a map of a file."""
+    for start in range(0, len(array), PIECE):
+        yield array[start : start + PIECE]
+        if len(array) > PIECE:
+            forget(array)
+
+
+def forget(array: np.ndarray) -> None:
+    """Let the pages of a mapped file go, which the system keeps in its cache as long as there is room."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def distinct_ids(array: pa.Array) -> Ids:

@@ -5,7 +5,6 @@ The only things in memory are numbers of users and items, the interactions of he
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 
 from macrid.data.ids import Ids
 from macrid.data.split import choose_users, draw_targets
+from macrid.data.store import forget
 
 CHUNK = 1 << 22  # interactions
 
@@ -39,6 +39,7 @@ class Shelf:
                 block = slice(first + start, first + stop)
                 before = int(self.counts[first : block.start].sum(dtype=np.int64))
                 yield block, np.asarray(array[before : before + int(self.counts[block].sum(dtype=np.int64))])
+                forget(array)
             first += users
 
 
@@ -147,7 +148,7 @@ class Assembly:
             shift = self._starts[users[start:stop]] - (ends - counts[start:stop])
             positions = np.arange(ends[-1]) + np.repeat(shift, counts[start:stop])
             yield np.asarray(source[positions])
-            _forget(source)
+            forget(source)
 
     def _write(self, name: str, part: str, array: np.ndarray) -> None:
         with array_file(self.folder / f"{name}.{part}.npy", array.dtype, len(array)) as file:
@@ -206,10 +207,3 @@ def _chunks(counts: np.ndarray) -> Iterator[tuple[int, int]]:
         stop = max(start + 1, int(np.searchsorted(ends, before + CHUNK, side="right")))
         yield start, stop
         start = stop
-
-
-def _forget(array: np.memmap[Any, Any]) -> None:
-    """Let the pages of a map go, which stay in the system's cache anyway."""
-    mapped = array._mmap  # type: ignore[attr-defined]
-    if hasattr(mapped, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)

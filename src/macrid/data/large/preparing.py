@@ -84,7 +84,9 @@ def prepare(
     tell: Tell | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Split:
-    """Write a prepared folder, going on where an interrupted call with the same arguments stopped; and open it.
+    """Write a prepared folder, going on where an interrupted call with the same arguments stopped.
+
+    The arrays of the split are maps of its files.
 
     items: a table with one row per item. memory: in bytes, about what to use at most. about: kept in about.json.
     tell: progress. say: is called with remarks.
@@ -106,7 +108,7 @@ def prepare(
         store.write_rest(folder, split, everyone, about)
         replace_folder(folder, out)
         work.remove()
-    return store.read(out)
+    return split
 
 
 def is_begun(out: Path) -> bool:
