@@ -92,7 +92,7 @@ def test_training_gives_the_same_weights(shop_split, device, likelihood):
     models = []
     for limit in (None, 0):
         model = macrid.MacridVAE(concepts=3, dim=8, start="random", dropout=0.0)
-        model.fit(shop_split.train, epochs=2, batch_size=64, likelihood=likelihood, device=device.type, seed=1,
+        model.fit(shop_split.train, epochs=1, batch_size=64, likelihood=likelihood, device=device.type, seed=1,
                   interactions_mib=limit)  # fmt: skip
         models.append(model)
     one, other = (model.network.item_vectors for model in models)

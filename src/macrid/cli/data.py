@@ -182,7 +182,7 @@ def prepare(
     recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
     recipe |= _given({"split": split, **how, "half_life": half_life, "weight": weight_col, "weights": weights})
     recipe |= _given({"sql": sql, "items_sql": items_sql})
-    unfit = _chosen(context, ("time_col", "half_life", "at", "last")) + ["split"] * (split in ("time", "last"))
+    unfit = ["split"] if split in ("time", "last") else _chosen(context, ("at", "last"))
     data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory), unfit)
     about_items = items if items_sql is None else _query(items_sql, database_file, "query for items")
     if isinstance(data, _Streamed):

@@ -70,8 +70,8 @@ def prepare_streamed(source: Sequence[Path] | Query, out: Path, unfit: Sequence[
 
     if unfit:
         raise DataError(
-            f"{flags(unfit)}: needs the times of all events in memory; use one file with --no-stream, or weigh the"
-            " events in the query or in a column (--weight-col)"
+            f"{flags(unfit)}: needs the times of all events in memory; use one file with --no-stream, or hold out users"
+            " (--split users or stable) and let old events weigh less (--half-life)"
         )
     with stage_progress() as tell:
         return prepare(source, out, tell=tell, say=lambda text: error_console.print(text, soft_wrap=True), **options)

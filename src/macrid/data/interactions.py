@@ -202,7 +202,10 @@ class Interactions:
     @property
     def popularity(self) -> np.ndarray:
         """Number of users per item."""
-        return np.bincount(self.matrix.indices, minlength=len(self.items))
+        counts = np.zeros(len(self.items), dtype=np.int64)
+        for part in _slices(self.matrix.indices):  # numpy counts copies of eight bytes each
+            counts += np.bincount(part, minlength=len(self.items))
+        return counts
 
     def __len__(self) -> int:
         return int(self.matrix.nnz)

@@ -15,7 +15,6 @@ from macrid.data.large.engine import Engine
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import Query, prepare
 from macrid.data.sql import QueryTable
-from macrid.data.weighing import Weighing
 from macrid.errors import DatabaseError, DataError
 from tests.data.large.test_preparing import events, in_memory, same_folder
 from tests.postgres import PASSWORD
@@ -82,6 +81,7 @@ def test_a_small_result_is_kept_in_memory_and_a_large_one_is_not_lost(shop, monk
     assert batches[0].column("item_id")[0].as_py() == f"i{events().item[0]}"
 
 
+@pytest.mark.slow
 def test_a_query_that_was_read_is_not_run_again(shop, tmp_path, monkeypatch):
     prepare(Query(QUERY, shop), tmp_path / "whole", Request(), min_items=1)
 
@@ -125,12 +125,6 @@ def test_a_type_that_changes_within_a_query_is_refused(tmp_path, monkeypatch):
     query = Query("SELECT 1 AS user_id, 2 AS item_id UNION ALL SELECT 'a', 3", f"sqlite:///{path}")
     with pytest.raises(DataError, match="query: columns of type int64 and int64 become string and int64 after 1 rows"):
         prepare(query, tmp_path / "data", Request())
-
-
-@pytest.mark.parametrize("weighing", [Weighing(time="t"), Weighing(half_life=3.0)])
-def test_what_needs_all_times_says_what_to_do(tmp_path, weighing):
-    with pytest.raises(DataError, match="need all data in memory; use one file with --no-stream"):
-        prepare([tmp_path / "x.csv"], tmp_path / "data", Request(weighing=weighing))
 
 
 def test_a_disk_that_fills_while_spilling_is_an_error_of_one_line(tmp_path):

@@ -20,7 +20,7 @@ from macrid.data.large.preparing import Division, prepare
 from macrid.data.weighing import Weighing
 from macrid.errors import DataError
 
-LIKELY = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+LIKELY = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def events(seed=0, rows=600, users=30, items=40):
@@ -42,7 +42,8 @@ def in_memory(source, folder, request=None, items=None, division=None, min_items
     data = Interactions.read(
         source, user=request.user, item=request.item, rating=request.rating, min_rating=request.min_rating,
         min_items=min_items, items=items, encoding=request.encoding, weight=request.weighing.weight,
-        weights=request.weighing.weights, event=request.weighing.event,
+        weights=request.weighing.weights, event=request.weighing.event, half_life=request.weighing.half_life,
+        time=request.weighing.time,
     )  # fmt: skip
     by = "stable" if division.stable else "users"
     store.write(data.split(division.heldout, division.seed, by=by), folder, overwrite=True)
@@ -92,8 +93,10 @@ def tiny(monkeypatch):
     monkeypatch.setattr(assembling, "CHUNK", 50)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
-@pytest.mark.parametrize("kind", [pd.DataFrame.copy, as_text])
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [(pd.DataFrame.copy, ".parquet"), (as_text, ".parquet"), (pd.DataFrame.copy, ".csv.gz"), (as_text, ".csv")],
+)
 def test_one_file_gives_the_folder_that_memory_gives(tmp_path, tiny, kind, suffix):
     check(kind(events()), tmp_path, Request(min_rating=2), suffix, min_items=4, division=Division(0.2))
 
@@ -128,10 +131,45 @@ def test_weights_and_kinds_of_events_count_as_in_memory(tmp_path, tiny):
     assert len(set(split.train.matrix.data.tolist())) > 3
     assert "no event is a 'never'" in split.train.report.notes
     check(frame, tmp_path / "zero", Request(weighing=Weighing(event="kind", weights={"view": 1, "cart": 0})))
-    check(frame, tmp_path / "same", Request(weighing=Weighing(event="kind", weights={"view": 3, "cart": 3})))
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint32", "int64", "float64", "decimal", "dictionary", "uuid", "uint64"])
+@pytest.mark.slow
+def test_weights_that_are_all_the_same_are_not_kept(tmp_path):
+    frame = events().assign(kind=lambda f: np.where(f.rating > 2, "view", "cart"))
+    check(frame, tmp_path, Request(weighing=Weighing(event="kind", weights={"view": 3, "cart": 3})))
+    assert not list((tmp_path / "large").glob("*weights*"))
+
+
+@pytest.mark.parametrize("weights", [pytest.param(None, marks=pytest.mark.slow), {"view": 1.0, "cart": 0.3}])
+def test_old_events_lose_weight_as_in_memory(tmp_path, tiny, weights):
+    frame = events().assign(kind=lambda f: np.where(f.rating > 2, "view", "cart"))
+    frame["time"] = pd.to_datetime(10**9 + 86_400 * np.random.default_rng(1).integers(0, 400, len(frame)), unit="s")
+    frame.loc[7, ["user", "time"]] = [999, frame.time.max() + pd.Timedelta(days=90)]  # latest, but of a dropped user
+    request = Request(weighing=Weighing(half_life=30.0, weights=weights))
+    split = check(frame, tmp_path, request, min_items=3)
+    assert split.train.report.notes[0].startswith("times are timestamps, 2001-09-")
+    check(frame, tmp_path / "unused", Request(weighing=Weighing(time="time")))
+
+
+def test_times_of_another_kind_are_refused(tmp_path):
+    frame = events().assign(time=1_700_000_000)
+    frame.iloc[:300].to_parquet(tmp_path / "a.parquet")
+    frame.iloc[300:].assign(time=1_700_000_000_000).to_parquet(tmp_path / "b.parquet")
+    message = "b.parquet: times are epoch milliseconds, but times are epoch seconds in .*a.parquet"
+    with pytest.raises(DataError, match=message):
+        prepare([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "data",
+                Request(weighing=Weighing(half_life=3.0)))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "float64",
+        "dictionary",
+        "uuid",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("int8", "uint64", "decimal")),
+    ],
+)
 def test_ids_of_any_type_mean_the_same(tmp_path, kind):
     import uuid
 

@@ -89,6 +89,7 @@ def test_another_input_or_option_starts_over_with_a_note(source, tmp_path, chang
     same_folder(tmp_path / "whole", tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_a_work_folder_that_makes_no_sense_is_made_again(source, tmp_path):
     folder = Work.place(tmp_path / "data")
     folder.mkdir()

@@ -96,6 +96,7 @@ def test_a_damaged_part_is_named(folder):
     refuse(folder, "part-1.parquet: damaged Parquet file")
 
 
+@pytest.mark.slow
 def test_a_prepared_folder_is_not_a_source(folder):
     out = folder.parent / "prepared"
     prepare(files_of([str(folder)]), out, Request(), min_items=1)
@@ -120,6 +121,7 @@ def test_a_part_with_other_types_is_named(folder):
     refuse(folder, "part-1.csv, column 'user': ids are text, but integers in .*part-0.parquet")
 
 
+@pytest.mark.slow
 def test_integers_of_several_sizes_and_of_text_files_go_together(folder, tmp_path):
     whole = prepare(files_of([str(folder)]), tmp_path / "whole", Request(), min_items=1)
     small = folder / "part-1.parquet"

@@ -45,14 +45,31 @@ class Events:
         return self.request.min_rating is not None
 
     @property
-    def is_weighted(self) -> bool:
+    def has_weights(self) -> bool:
         return any("weight" in part.columns for part in self.parts)
+
+    @property
+    def has_times(self) -> bool:
+        """Which matter: they decide what an event weighs."""
+        return any("time" in part.columns for part in self.parts)
+
+    @property
+    def is_weighted(self) -> bool:
+        return self.has_weights or self.has_times
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Of pairs, and their types."""
+        kinds: dict[str, Any] = {"user": np.int32, "item": np.int32}
+        more = {"place": (self.ordered, np.int64), "weight": (self.has_weights, np.float64)}
+        more |= {"time": (self.has_times, np.int64)}
+        return kinds | {name: kind for name, (is_there, kind) in more.items() if is_there}
 
 
 def number_users(engine: Engine, events: Events, folder: Path, buckets: int, tell: Tell) -> dict[str, Any]:
     """Write the users with their codes, their numbers of rows, and the bucket that has their pairs."""
     rated = "count_if(rated)" if events.is_rated else "count(*)"
-    of_weight = "weight > 0" if events.is_weighted else "true"
+    of_weight = "weight > 0" if events.has_weights else "true"
     kept = f"count_if({'rated AND ' * events.is_rated}{of_weight})"
     more = f", count(*) AS rows, {rated} AS rated, {kept} AS kept"
     before = "sum(kept) OVER (ORDER BY code ROWS UNBOUNDED PRECEDING) - kept"
@@ -136,8 +153,8 @@ def highest_rating(engine: Engine, events: Events) -> float:
 
 def write_pairs(engine: Engine, events: Events, users: Path, items: Path, folder: Path, tell: Tell) -> dict[str, Any]:
     """Write the codes of user and item of every event that counts, in a folder for each bucket of users."""
-    more = ", e.place" * events.ordered + ", e.weight" * events.is_weighted
-    conditions = ["e.rated"] * events.is_rated + ["e.weight > 0"] * events.is_weighted
+    more = "".join(f", e.{name}" for name in events.columns if name not in ("user", "item"))
+    conditions = ["e.rated"] * events.is_rated + ["e.weight > 0"] * events.has_weights
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     query = (
         f"SELECT u.bucket AS bucket, u.code AS user, i.code AS item{more} FROM {events.query} e"
@@ -164,13 +181,10 @@ def read_ids(folder: Path, keep: np.ndarray) -> Ids:
     return Ids(ids.take(pa.array(place[keep])))
 
 
-def read_bucket(folder: Path, bucket: int, ordered: bool, weighted: bool) -> dict[str, np.ndarray]:
-    """The pairs of some users; in no particular order."""
-    kinds: dict[str, Any] = {"user": np.int32, "item": np.int32}
-    kinds |= {"place": np.int64} if ordered else {}
-    kinds |= {"weight": np.float64} if weighted else {}
+def read_bucket(folder: Path, bucket: int, columns: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The pairs of some users, in no particular order. columns: with their types."""
     files = sorted((folder / "buckets" / f"bucket={bucket}").glob("*.parquet"))
     if not files:
-        return {name: np.empty(0, kind) for name, kind in kinds.items()}
-    table = pa.concat_tables([pa.parquet.read_table(file, columns=[*kinds], partitioning=None) for file in files])
-    return {name: table.column(name).to_numpy() for name in kinds}
+        return {name: np.empty(0, kind) for name, kind in columns.items()}
+    table = pa.concat_tables([pa.parquet.read_table(file, columns=[*columns], partitioning=None) for file in files])
+    return {name: table.column(name).to_numpy() for name in columns}

@@ -10,7 +10,7 @@ import numpy as np
 
 from macrid.data.interactions import stable_order
 from macrid.data.store import write_array
-from macrid.data.weighing import SMALLEST
+from macrid.data.weighing import SMALLEST, aged
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,22 @@ class Merged:
             if getattr(self, name) is not None:
                 write_array(folder / f"{name}.npy", getattr(self, name))
         return self.facts
+
+
+def latest(pairs: dict[str, np.ndarray], first: int, users: int, items: int, min_items: int) -> int | None:
+    """The time of the last event of users with enough items, from which ages are counted; see `merge`."""
+    rows = pairs["user"].astype(np.int64) - first
+    keys = np.sort(rows * items + pairs["item"])
+    enough = np.bincount(keys[_starts_run(keys)] // items, minlength=users) >= min_items
+    times = pairs["time"][enough[rows]]
+    return int(times.max()) if len(times) else None
+
+
+def weigh(pairs: dict[str, np.ndarray], now: int, half_life: float) -> dict[str, np.ndarray]:
+    """Pairs with the weights they have at a moment instead of times."""
+    others = {name: column for name, column in pairs.items() if name != "time"}
+    weights = pairs.get("weight", np.ones(len(pairs["time"])))
+    return others | {"weight": aged(weights, pairs["time"], now, half_life)}
 
 
 def merge(pairs: dict[str, np.ndarray], first: int, users: int, items: int, min_items: int) -> Merged:

@@ -22,6 +22,7 @@ from macrid.data.ids import is_text
 from macrid.data.large.engine import quoted, text
 from macrid.data.reading import Columns, find_columns, is_numbered
 from macrid.data.tables import ParquetTable, Table, open_table
+from macrid.data.times import span_text
 from macrid.data.weighing import Weighing
 from macrid.errors import DataError
 
@@ -120,7 +121,7 @@ def rewritten(
     finally:
         if writer is not None:
             writer.close()
-    return facts.kept()
+    return {**facts.kept(), "stored": [] if writer is None else writer.schema.names}
 
 
 class _Facts:
@@ -129,6 +130,7 @@ class _Facts:
     def __init__(self, table: Table) -> None:
         self._table, self.rows, self._highest = table, 0, -np.inf
         self._kinds: dict[str, str] = {}
+        self._times: list[Any] | None = None
         self._notes: tuple[str, ...] | None = None
 
     def see_ids(self, role: str, distinct: pa.Array) -> None:
@@ -145,14 +147,22 @@ class _Facts:
         """Such as that no event is of some kind, which counts if no batch has one."""
         self._notes = tuple(notes if self._notes is None else (note for note in self._notes if note in notes))
 
+    def see_times(self, note: str, times: np.ndarray) -> None:
+        """Times of all batches must be of a kind, such as milliseconds."""
+        kind, first, last = note.partition(", ")[0], int(times.min()), int(times.max())
+        if self._times is not None and self._times[0] != kind:
+            raise DataError(f"{self._table.name}: {self._times[0]}, but {kind} after {self.rows:,} rows; use one kind")
+        before = self._times or [kind, first, last]
+        self._times = [kind, min(before[1], first), max(before[2], last)]
+
     def kept(self) -> dict[str, Any]:
-        note = [self._table.note] if self._table.note else []
         return {
             "rows": self.rows,
             "kinds": self._kinds,
             "highest": self._highest if np.isfinite(self._highest) else None,
+            "times": self._times,
             "encoding": self._table.encoding,
-            "notes": [*note, *(self._notes or ())],
+            "notes": list(self._notes or ()),
         }
 
 
@@ -190,7 +200,11 @@ def _rewritten(table: Table, found: Columns, request: Request, facts: _Facts) ->
         measured = request.weighing.read(batch, columns, found.roles)
         if measured.weights is not None:
             parts["weight"] = pa.array(measured.weights)
-        facts.see_notes(measured.notes)
+        if measured.times is not None and len(measured.times):
+            facts.see_times(measured.notes[0], measured.times)
+            if request.weighing.half_life is not None:
+                parts["time"] = pa.array(measured.times)
+        facts.see_notes(measured.notes[measured.times is not None :])
         facts.rows += columns.num_rows
         yield pa.table(parts), first
 
@@ -202,6 +216,8 @@ def rewritten_part(name: str, folder: Path, found: Columns, facts: dict[str, Any
         columns["rated"] = "rated"
     if {"weight", "event"} & {*found.roles}:
         columns["weight"] = "weight"
+    if "time" in facts["stored"]:
+        columns["time"] = "time"
     return Part(name, _file(folder), columns, facts["kinds"], facts["rows"], facts)
 
 
@@ -226,6 +242,22 @@ def kind_of_ids(parts: Sequence[Part], role: str, column: str) -> str:
     return TEXT if {TEXT, UNTYPED} & {*by_kind} else INTEGERS
 
 
+def note_on_times(parts: Sequence[Part]) -> str | None:
+    """What a report says about the times of all parts; an error that names a part with times of another kind."""
+    timed = [part for part in parts if part.facts.get("times")]
+    if not timed:
+        return None
+    first = timed[0]
+    for part in timed:
+        if part.facts["times"][0] != first.facts["times"][0]:
+            raise DataError(
+                f"{part.name}: {part.facts['times'][0]}, but {first.facts['times'][0]} in {first.name}; write all parts"
+                " with the same kind of times"
+            )
+    kinds, begins, ends = zip(*(part.facts["times"] for part in timed), strict=True)
+    return f"{kinds[0]}, {span_text(min(begins), max(ends))}"
+
+
 def check_alike(first: Table, first_found: Columns, table: Table, found: Columns) -> None:
     """An error if another part has other columns than the first."""
     for role, column in first_found.roles.items():
@@ -239,7 +271,7 @@ def check_alike(first: Table, first_found: Columns, table: Table, found: Columns
 
 def events_query(parts: Sequence[Part], kinds: dict[str, str], request: Request, ordered: bool) -> str:
     """A query for the events of all parts: user, item and, where there are any, rated, weight and, if ordered, the
-    number of the row in the (only) file."""
+    number of the row in the (only) file, and the time."""
     groups: dict[tuple[Any, ...], list[Part]] = {}
     for part in parts:
         if part.rows:
@@ -253,7 +285,7 @@ def _select(parts: Sequence[Part], kinds: dict[str, str], request: Request, orde
     wanted = [f"CAST({quoted(first.columns[role])} AS {types[kinds[role]]}) AS {role}" for role in ("user", "item")]
     if "rating" in first.columns:
         wanted.append(f"{enough(first, request)} AS rated")
-    wanted += [f"{name} AS {name}" for name in ("rated", "weight") if name in first.columns]
+    wanted += [f"{name} AS {name}" for name in ("rated", "weight", "time") if name in first.columns]
     if ordered:
         wanted.append("file_row_number AS place")
     return f"SELECT {', '.join(wanted)} FROM {scan(parts, ordered)}"

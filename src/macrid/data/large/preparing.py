@@ -26,8 +26,17 @@ from macrid.data.large import mapping
 from macrid.data.large.assembling import Shelf, assemble
 from macrid.data.large.engine import Engine, QueryError
 from macrid.data.large.mapping import Events
-from macrid.data.large.merging import merge
-from macrid.data.large.parts import Part, Request, check_alike, kind_of_ids, plain_part, rewritten, rewritten_part
+from macrid.data.large.merging import Merged, latest, merge, weigh
+from macrid.data.large.parts import (
+    Part,
+    Request,
+    check_alike,
+    kind_of_ids,
+    note_on_times,
+    plain_part,
+    rewritten,
+    rewritten_part,
+)
 from macrid.data.large.work import Work, fingerprint
 from macrid.data.reading import Columns, guessed_columns, join_items, note_on_ignored, report_of
 from macrid.data.split import HeldOut, Split
@@ -117,12 +126,6 @@ def is_begun(out: Path) -> bool:
 
 
 def _check(request: Request, min_items: int, memory: int) -> None:
-    weighing = request.weighing
-    if weighing.time is not None or weighing.half_life is not None:
-        raise DataError(
-            "times of events (--time-col, --half-life, --split time, --split last) need all data in memory; use one"
-            " file with --no-stream, or weigh the events in a query or a column (--weight-col)"
-        )
     if min_items < 1:
         raise DataError(f"min_items is {min_items}; it must be at least 1")
     if request.min_rating is not None and not np.isfinite(request.min_rating):
@@ -165,7 +168,7 @@ class _Job:
             except QueryError as error:
                 _check_files(events.parts)
                 raise DataError(f"DuckDB cannot read the events ({error})") from error
-        merged = self._merge(users["buckets"], item_count["items"], events.is_weighted)
+        merged = self._merge(events, users["buckets"], item_count["items"])
         self._work.drop("pairs")
         report = _report(first, events, self._request, users, merged, self._min_items)
         self._assemble(users["buckets"], item_count["items"], events.is_weighted)
@@ -232,20 +235,35 @@ class _Job:
             stage, lambda folder: make(folder, lambda share: self._tell(title, int(share * 100), 100))
         )
 
-    def _merge(self, buckets: int, items: int, weighted: bool) -> dict[str, Any]:
+    def _merge(self, events: Events, buckets: int, items: int) -> dict[str, Any]:
         """Of all buckets together."""
         found = mapping.read_codes(self._work.path("users"), "bucket")["bucket"]
         bounds = np.searchsorted(found, np.arange(buckets + 1))
+        half_life, now = self._request.weighing.half_life, None
+
+        def read(bucket: int) -> tuple[dict[str, np.ndarray], int, int]:
+            """Pairs of a bucket, its first user and the number of its users."""
+            pairs = mapping.read_bucket(self._work.path("pairs"), bucket, events.columns)
+            return pairs, int(bounds[bucket]), int(bounds[bucket + 1] - bounds[bucket])
+
+        def find_now(_: Path) -> dict[str, Any]:
+            times = [latest(*read(bucket), items, self._min_items) for bucket in range(buckets)]
+            return {"now": max((time for time in times if time is not None), default=0)}
+
+        def make(bucket: int) -> Merged:
+            pairs, first, users = read(bucket)
+            if half_life is not None and now is not None:
+                pairs = weigh(pairs, now, half_life)
+            return merge(pairs, first, users, items, self._min_items)
+
+        if half_life is not None:
+            self._tell("finding the latest event", 0, None)
+            now = self._work.run("latest", find_now)["now"]
         facts = []
         for bucket in range(buckets):
             self._tell("merging interactions", bucket, buckets)
-            first, users = int(bounds[bucket]), int(bounds[bucket + 1] - bounds[bucket])
-
-            def make(folder: Path, bucket: int = bucket, first: int = first, users: int = users) -> dict[str, Any]:
-                pairs = mapping.read_bucket(self._work.path("pairs"), bucket, self._is_ordered, weighted)
-                return merge(pairs, first, users, items, self._min_items).write(folder)
-
-            facts.append(self._work.run(f"merged-{bucket:05d}", make))
+            stage = f"merged-{bucket:05d}"
+            facts.append(self._work.run(stage, lambda folder, bucket=bucket: make(bucket).write(folder)))  # type: ignore[misc]
         weights = [fact["weight"] for fact in facts if fact["weight"] is not None]
         totals = ("duplicates", "dropped_users", "dropped_rows", "users", "interactions")
         whole: dict[str, Any] = {name: sum(fact[name] for fact in facts) for name in totals}
@@ -362,7 +380,9 @@ def _report(
         raise DataError(
             f"{table.name}: no user has {min_items} items; the longest history has {merged['longest']}, lower min_items"
         )
+    times = note_on_times(events.parts)
     notes = dict.fromkeys(note for part in events.parts for note in part.facts.get("notes", ()))
+    notes = dict.fromkeys([*([table.note] if table.note else []), *([times] if times else []), *notes])
     guessed = guessed_columns(found.roles, request.user, request.item, request.rating, request.weighing)
     report = report_of(table, users["rows"], found.roles, guessed, request.weighing, tuple(notes))
     if found.ignored is not None:
