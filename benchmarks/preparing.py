@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -85,7 +86,7 @@ def _schema(text: bool) -> pa.Schema:
 
 def watched(command: list[str], kill_after: float | None = None) -> dict[str, Any]:
     """Run a command; its seconds, exit code and the highest memory of it and its children together."""
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peak = own = 0
     while process.poll() is None:
@@ -96,8 +97,9 @@ def watched(command: list[str], kill_after: float | None = None) -> dict[str, An
         time.sleep(PAUSE)
     assert process.stderr is not None
     message = process.stderr.read().strip()
-    taken = time.perf_counter() - begun
-    return {"seconds": taken, "gib": peak / GIB, "gib_without_maps": own / GIB, "code": process.returncode,
+    taken, now = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    return {"seconds": taken, "cpu_seconds": cpu, "gib": peak / GIB, "gib_without_maps": own / GIB, "code": process.returncode,
             "message": message}  # fmt: skip
 
 
@@ -187,7 +189,10 @@ def end_to_end(folder: Path, epochs: int, memory: str) -> dict[str, Any]:
         found[name] = watched([sys.executable, "-m", "macrid", *command])
         if found[name]["code"]:
             raise SystemExit(found[name]["message"])
-        print(f"{name}: {found[name]['seconds']:.1f} s, at most {found[name]['gib']:.2f} GiB", flush=True)
+        print(
+            f"{name}: {found[name]['seconds']:.1f} s ({found[name]['cpu_seconds']:.0f} s of CPU), at most {found[name]['gib']:.2f} GiB",
+            flush=True,
+        )
     counts = json.loads((data / "about.json").read_text())["counts"]
     print(json.dumps(counts))
     return {**found, "counts": counts}
@@ -217,11 +222,13 @@ def main() -> None:
         elif options.engines:
             result["engines"] = engines(folder / "events", folder)
             for name, found in result["engines"].items():
-                print(f"{name}: {found['seconds']:.1f} s, {found['gib']:.2f} GiB {found['message']}")
+                print(
+                    f"{name}: {found['seconds']:.1f} s ({found['cpu_seconds']:.0f} s of CPU), {found['gib']:.2f} GiB {found['message']}"
+                )
         else:
             whole = result["whole"] = prepare(folder / "events", folder / "whole", options.memory)
             print(whole["message"])
-            print(f"{rows:,} interactions: {whole['seconds']:.1f} s, at most {whole['gib']:.2f} GiB"
+            print(f"{rows:,} interactions: {whole['seconds']:.1f} s ({whole['cpu_seconds']:.0f} s of CPU), at most {whole['gib']:.2f} GiB"
                   f" ({whole['gib_without_maps']:.2f} without pages of files)", flush=True)  # fmt: skip
             if not options.no_kills:
                 again = result["killed"] = with_kills(folder / "events", folder, options.memory, whole)

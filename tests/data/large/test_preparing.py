@@ -219,6 +219,19 @@ def test_several_files_count_as_one_that_is_sorted_whatever_their_order(tmp_path
             assert pq.read_table(path).equals(pq.read_table(tmp_path / "large" / path.name)), (seed, path.name)
 
 
+def test_progress_tells_every_stage_and_how_far_it_is(tmp_path, tiny):
+    events().to_csv(tmp_path / "events.csv", index=False)
+    told = []
+    prepare(
+        [tmp_path / "events.csv"], tmp_path / "data", Request(), min_items=1, tell=lambda *event: told.append(event)
+    )
+    titles = list(dict.fromkeys(title for title, _, _ in told))
+    assert titles == ["reading events.csv", "numbering users", "numbering items", "mapping ids", "merging interactions",
+                      "writing interactions", "checking"]  # fmt: skip
+    assert all(total is None or 0 <= done <= total for _, done, total in told)
+    assert ("reading events.csv", 600, None) in told
+
+
 @pytest.mark.slow
 @pytest.mark.skipif("MACRID_DATA" not in os.environ, reason="MACRID_DATA has no data sets")
 @pytest.mark.parametrize("name", ["ml-1m/ratings.dat", "ml-latest-small/ratings.csv"])
