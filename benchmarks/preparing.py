@@ -99,8 +99,15 @@ def watched(command: list[str], kill_after: float | None = None) -> dict[str, An
     message = process.stderr.read().strip()
     taken, now = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    return {"seconds": taken, "cpu_seconds": cpu, "gib": peak / GIB, "gib_without_maps": own / GIB, "code": process.returncode,
-            "message": message}  # fmt: skip
+    memory = {"gib": peak / GIB, "gib_without_maps": own / GIB}
+    return {"seconds": taken, "cpu_seconds": cpu, **memory, "code": process.returncode, "message": message}
+
+
+def told(name: str, found: dict[str, Any]) -> str:
+    return (
+        f"{name}: {found['seconds']:.1f} s ({found['cpu_seconds']:.0f} s of CPU), at most {found['gib']:.2f} GiB"
+        f" ({found['gib_without_maps']:.2f} without pages of files)"
+    )
 
 
 def memory_of(process: int) -> tuple[int, int]:
@@ -189,10 +196,7 @@ def end_to_end(folder: Path, epochs: int, memory: str) -> dict[str, Any]:
         found[name] = watched([sys.executable, "-m", "macrid", *command])
         if found[name]["code"]:
             raise SystemExit(found[name]["message"])
-        print(
-            f"{name}: {found[name]['seconds']:.1f} s ({found[name]['cpu_seconds']:.0f} s of CPU), at most {found[name]['gib']:.2f} GiB",
-            flush=True,
-        )
+        print(told(name, found[name]), flush=True)
     counts = json.loads((data / "about.json").read_text())["counts"]
     print(json.dumps(counts))
     return {**found, "counts": counts}
@@ -222,14 +226,11 @@ def main() -> None:
         elif options.engines:
             result["engines"] = engines(folder / "events", folder)
             for name, found in result["engines"].items():
-                print(
-                    f"{name}: {found['seconds']:.1f} s ({found['cpu_seconds']:.0f} s of CPU), {found['gib']:.2f} GiB {found['message']}"
-                )
+                print(told(name, found), found["message"])
         else:
             whole = result["whole"] = prepare(folder / "events", folder / "whole", options.memory)
             print(whole["message"])
-            print(f"{rows:,} interactions: {whole['seconds']:.1f} s ({whole['cpu_seconds']:.0f} s of CPU), at most {whole['gib']:.2f} GiB"
-                  f" ({whole['gib_without_maps']:.2f} without pages of files)", flush=True)  # fmt: skip
+            print(told(f"{rows:,} interactions", whole), flush=True)
             if not options.no_kills:
                 again = result["killed"] = with_kills(folder / "events", folder, options.memory, whole)
                 print(f"killed {again['kills']} times: {'the same' if again['same'] else 'ANOTHER'} folder,"
