@@ -37,6 +37,11 @@ def histories_on(
     return kind(matrix, device, balance)
 
 
+def fits(matrix: sp.csr_array, device: torch.device) -> bool:
+    """Whether a GPU has room for a matrix and its transpose, with their values."""
+    return device.type == "cuda" and 16 * matrix.nnz <= torch.cuda.mem_get_info(device)[0] * SHARE
+
+
 def bytes_on_device(matrix: sp.csr_array) -> int:
     """Of all interactions and where each user's begin."""
     per_interaction = 4 if matrix.data.strides == (0,) else 8
