@@ -169,10 +169,7 @@ def replace_folder(temporary: Path, target: Path) -> None:
     Between its two renames the old folder is called `.NAME.previous`; `recover` repairs a kill at that moment.
     """
     target, temporary = Path(target).resolve(), Path(temporary).resolve()
-    for folder, _, names in os.walk(temporary):
-        for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
+    sync_folder(temporary)
     recover(target)
     previous = _previous(target)
     if previous.exists():
@@ -318,6 +315,14 @@ def _remove_abandoned(target: Path) -> None:
                     leftover.unlink()
             finally:
                 os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder and all in it to disk."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            _sync(Path(place, name))
+        _sync(Path(place))
 
 
 def _sync(path: Path) -> None:

@@ -26,8 +26,8 @@ from macrid.models.epoch import Epoch
 from macrid.models.warm import digest_of
 from macrid.ops import kernels
 from macrid.ops.ahead import compile_ahead
-from macrid.ops.batches import DeviceHistories
 from macrid.ops.partition import Precision
+from macrid.ops.streaming import histories_on
 from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
@@ -73,7 +73,7 @@ def train(
         network.precision = choose_precision(settings.precision, model.device)
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
-        data = DeviceHistories(matrix, model.device, settings.balance)
+        data = histories_on(matrix, model.device, settings.balance, settings.interactions_mib)
         step = Step(network, optimiser, data, torch.Generator(model.device), settings)
         compile_ahead(partial(_rehearse, model, step, validation), model.device)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
@@ -154,6 +154,7 @@ def _run_epoch(
     step.beta.fill_(beta_of(model, settings, epoch))
     batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
     sizes = step.data.sizes(batches) if settings.likelihood == "sampled" else [None] * len(batches)
+    step.data.plan(batches)
     losses: list[Tensor] = []
     for number, (batch, size) in enumerate(zip(batches, sizes, strict=True), start=1):
         check_interrupt()
