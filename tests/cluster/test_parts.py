@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from macrid.cluster import dividing
 from macrid.cluster.dividing import Divider, part_of, read_part
-from macrid.data import streams
+from macrid.data import tables
 from macrid.data.histories import read_histories
 from macrid.data.ids import Ids
 from macrid.errors import DataError
@@ -188,7 +188,7 @@ def test_parts_have_the_histories_of_the_whole(tmp_path_factory, pairs, parts, a
     whole = read_histories(folder / "in.parquet", items)
     expected = {user: whole.histories[[row]].indices.tolist() for row, user in enumerate(whole.users)}
     with pytest.MonkeyPatch.context() as patch:  # many small batches, often written
-        patch.setattr(streams, "ROWS", 7)
+        patch.setattr(tables, "BATCH_ROWS", 7)
         patch.setattr(dividing, "BUFFERED", 200)
         found = Divider(folder, items, parts, "in").divide([folder / "in.parquet"])
     got = {}

@@ -19,7 +19,8 @@ import scipy.sparse as sp
 from macrid.data.histories import UserHistories
 from macrid.data.ids import Id, Ids, places_in
 from macrid.data.interactions import ReadReport, csr_from_pairs
-from macrid.data.streams import Batch, find_columns, guess_rows, read_batches
+from macrid.data.large.sources import estimated_rows
+from macrid.data.streams import Batch, find_columns, read_batches
 from macrid.data.tables import open_table
 from macrid.errors import DataError
 
@@ -54,7 +55,7 @@ class Divided:
 
 
 def number_of_parts(files: list[Path]) -> int:
-    rows = sum(guess_rows(path) for path in files)
+    rows = sum(estimated_rows(path) for path in files)
     return min(MOST_PARTS, max(1, -(-rows // ROWS_PER_PART)))
 
 

@@ -22,7 +22,7 @@ from macrid.cluster.dividing import Divided, Divider, number_of_parts, read_part
 from macrid.cluster.folder import METADATA, JobFolder, describe, digest_of_run
 from macrid.control.batch import recommend_many
 from macrid.data.ids import first_few
-from macrid.data.streams import files_of
+from macrid.data.large.sources import files_of
 from macrid.errors import ClusterError, MacridError, RunError, first_line
 from macrid.files import claimed, write_atomically, writing
 from macrid.models.base import Recommender
@@ -87,7 +87,7 @@ def recommend_in_parts(
     model: the one of the run. columns: user, item, rating, min_rating and encoding, as for `read_histories`.
     ray: the address of a cluster; None to work in this process. parts: by default as many as suit the source.
     """
-    files = files_of(source)
+    files = files_of([str(source)])
     recommend_many(model, {}, lists.n, **lists.rules)  # what is wrong with the rules is wrong for everybody
     with claimed(output, errors.DataError):
         chosen = parts or number_of_parts(files)

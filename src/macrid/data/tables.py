@@ -234,32 +234,9 @@ class DelimitedTable(Table):
         line = self.text.line_of(row + self.header, mark, quoted=not self.double_colon)
         return super().place(row) if line is None else f"{super().place(row)} (line {line:,})"
 
-    def options(self, columns: Sequence[str], text: Sequence[str], threads: bool = True) -> dict[str, Any]:
-        """How Arrow is to read these columns."""
-        return {
-            "read_options": pa.csv.ReadOptions(
-                column_names=self.columns, skip_rows=1 if self.header else 0, block_size=8 << 20, use_threads=threads
-            ),
-            "parse_options": pa.csv.ParseOptions(
-                delimiter=self.delimiter,
-                quote_char=False if self.double_colon else '"',
-                newlines_in_values=not self.double_colon,
-            ),
-            "convert_options": pa.csv.ConvertOptions(
-                include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
-            ),
-        }
-
     def read(self, columns: Sequence[str], text: Sequence[str] = (), threads: bool = True) -> pa.Table:
         try:
-<<<<<<< HEAD
-            source: Any = self.text.open()
-            if self.double_colon:
-                source = pa.BufferReader(source.read().replace(b"::", b"\x1f"))
-            return pa.csv.read_csv(source, **self.options(columns, text, threads))
-=======
             return pa.csv.read_csv(self._stream(), **self._options(columns, text, threads))
->>>>>>> data
         except pa.ArrowInvalid as error:
             if threads and "Expected" in first_line(error):  # only a single thread knows the row number
                 return self.read(columns, text, threads=False)

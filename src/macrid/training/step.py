@@ -45,7 +45,7 @@ class Step:
         """The same step with an optimiser and random numbers of its own."""
         optimiser = Adam(self.optimiser.parameters, self.optimiser.learning_rate, self.optimiser.l2)
         step = Step(self.network, optimiser, self.data, Generator(self.beta.device), self.settings)
-        step._run.captures = False
+        step._run = step._exact
         return step
 
     def __call__(self, users: Tensor, interactions: int | None = None) -> Tensor:

@@ -88,10 +88,11 @@ def _check_name(folder: Path, path: Path) -> None:
 
 def fits_in_memory(path: Path, memory: int) -> bool:
     """Whether a file of events can be prepared in so many bytes of memory, by the size of the file."""
-    return _estimated_rows(path) * BYTES_PER_ROW <= memory
+    return estimated_rows(path) * BYTES_PER_ROW <= memory
 
 
-def _estimated_rows(path: Path) -> int:
+def estimated_rows(path: Path) -> int:
+    """About how many rows a file has at most, without reading it; 0 if it cannot be read."""
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return int(pa.parquet.read_metadata(path).num_rows)
