@@ -22,12 +22,14 @@ from macrid.data.interactions import Interactions
 from macrid.data.shop import generate
 from macrid.errors import CollapseWarning, DataError, RunError, SettingsError
 from macrid.models.macridvae import MacridNetwork
+from macrid.ops import kernels
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import distributed, loop
 from macrid.training.distributed import check_possible, joined
 from macrid.training.mesh import Mesh
 from tests.ranks import run_in_processes
+from tests.truth import runs_kernels
 
 PAPER = {"preset": "paper", "start": "random"}
 SAMPLED = {"likelihood": "sampled", "negatives": 24}
@@ -123,10 +125,11 @@ class Seen:
         self.gradients["norm"] = norm.clone()
 
 
-def gradients(training, mesh=None):
-    """Of one step in double precision."""
+def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5):
+    """Of one step."""
     split, settings = split_of(), TrainingSettings(**training, balance=0.3)
-    network = MacridNetwork(61, MacridVAESettings(concepts=3, dim=5, hidden_layers=1, width=4)).double()
+    chosen = MacridVAESettings(concepts=3, dim=5, hidden_layers=1, width=4, dropout=dropout)
+    network = MacridNetwork(61, chosen).to(dtype)
     network.initialise(torch.Generator().manual_seed(0))
     torch.nn.init.normal_(network.whole, generator=torch.Generator().manual_seed(1))
     if mesh is not None:
@@ -160,14 +163,42 @@ def test_two_processes_give_the_weights_and_scores_of_one(tmp_path):
             assert_same_gradients(whole, [tmp_path / f"{likelihood} {shards} {rank}.gradients" for rank in (0, 1)])
 
 
-def assert_same_gradients(whole, files):
+def gradients_by_kernels(folder):
+    kernels.serve = lambda tensor: tensor.dtype != torch.float64
+    warnings.simplefilter("ignore", RuntimeWarning)  # of the interpreter, about log2(0)
+    with joined("cpu") as ranks:
+        for likelihood in ("exact", "sampled"):
+            for shards in (1, 2):  # dropout follows positions among a process's own interactions
+                training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
+                mesh = Mesh(61, shards, torch.device("cpu"))
+                found = gradients(training, mesh, torch.float32, 0.5 if shards == 1 else 0.0)
+                save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
+        torch.distributed.barrier()
+
+
+@runs_kernels
+@pytest.mark.slow
+def test_two_processes_have_the_gradients_of_one_by_kernels(tmp_path, monkeypatch):
+    assert run_in_processes(gradients_by_kernels, tmp_path) == [(0, "")] * 2
+    monkeypatch.setattr(kernels, "serve", lambda tensor: tensor.dtype != torch.float64)
+    for likelihood in ("exact", "sampled"):
+        for shards in (1, 2):
+            training = {"likelihood": likelihood, "negatives": 24}
+            whole = gradients(training, None, torch.float32, 0.5 if shards == 1 else 0.0)
+            files = [tmp_path / f"{likelihood} {shards} {rank}.gradients" for rank in (0, 1)]
+            assert_same_gradients(whole, files, 1e-4)
+
+
+def assert_same_gradients(whole, files, tolerance=1e-9):
     """Complete in every process, except those of tables with fewer rows, which follow one another."""
     parts = [load_file(file) for file in files]
     for name, gradient in whole.items():
         given = [part[name] for part in parts]
         is_divided = gradient.shape != given[0].shape
         for each in [torch.cat(given)] if is_divided else given:
-            torch.testing.assert_close(each, gradient, rtol=1e-9, atol=1e-10, msg=lambda text, n=name: f"{n}: {text}")
+            torch.testing.assert_close(
+                each, gradient, rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+            )
 
 
 def hard_cases(split, divided):

@@ -70,10 +70,8 @@ class DividedHistories:
         """The batch as one process would see it, without its items: lengths, mass and weights."""
         counts = self.counts[users]
         ends = counts.cumsum(0)
-        if interactions is None:
-            interactions = 0 if kernels.serve(counts) else int(counts.sum())
         totals = None if self.own.totals is None else self.own.totals[users]
-        nothing = torch.empty(1, device=users.device).expand(interactions)
+        nothing = torch.empty(1, device=users.device).expand(int(ends[-1]) if interactions is None else interactions)
         return Histories(nothing, ends - counts, ends, self.own.longest, None, self.balance, totals=totals)
 
     def noise_of(self, noise: Noise, whole: Histories, users: Tensor, mine: slice, histories: Histories) -> Noise:
@@ -117,7 +115,8 @@ class ParallelStep:
             return self._exact(users) if self._sampler is None else self._sampled(users, interactions)
 
     def _exact(self, users: Tensor) -> Tensor:
-        whole, mine = self.data.whole(users), self.mesh.users(len(users))
+        mine, size = self.mesh.users(len(users)), 0 if kernels.serve(users) else None  # kernels draw a seed only
+        whole = self.data.whole(users, size)
         items = {} if self.shards.is_whole else {"items": self.shards.items}
         noise = self.network.draw_noise(whole, self.generator, **items)
         loss = self.beta.new_zeros(2)
