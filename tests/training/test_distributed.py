@@ -25,7 +25,8 @@ from macrid.models.macridvae import MacridNetwork
 from macrid.ops import kernels
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training import checkpoint as checkpoints
-from macrid.training import distributed, loop
+from macrid.training import cost, distributed, loop
+from macrid.training.adam import Adam
 from macrid.training.distributed import check_possible, joined
 from macrid.training.mesh import Mesh
 from tests.ranks import run_in_processes
@@ -141,6 +142,23 @@ def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5):
     return seen.gradients | {"loss": loss}
 
 
+def bytes_of_a_step(shards):
+    """What an exact step hands to all-reduces."""
+    sizes, all_reduce = [], torch.distributed.all_reduce
+    with pytest.MonkeyPatch.context() as patch:
+        spy = lambda tensor, *more, **named: (sizes.append(tensor.nbytes), all_reduce(tensor, *more, **named))[1]  # noqa: E731
+        patch.setattr(torch.distributed, "all_reduce", spy)
+        split = split_of()
+        network = MacridNetwork(61, MacridVAESettings(concepts=3, dim=5))
+        network.initialise(torch.Generator().manual_seed(0))
+        mesh = Mesh(61, shards, torch.device("cpu"))
+        mesh.divide(network)
+        data = loop._data(split.train.matrix, torch.device("cpu"), 0.0, mesh)
+        step = loop._step(network, Adam(network.parameters(), 1e-3), data, torch.Generator(), TrainingSettings(), mesh)
+        step(torch.arange(40))
+    return {"bytes": sum(sizes), "messages": len(sizes)}
+
+
 def train_small_cases(folder):
     train_cases(folder, small_cases(split_of()))
     with joined("cpu") as ranks:
@@ -149,6 +167,8 @@ def train_small_cases(folder):
                 training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
                 found = gradients(training, Mesh(61, shards, torch.device("cpu")))
                 save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
+        for shards in (1, 2):
+            (folder / f"{shards}.bytes").write_text(json.dumps(bytes_of_a_step(shards)))
         torch.distributed.barrier()
 
 
@@ -161,6 +181,11 @@ def test_two_processes_give_the_weights_and_scores_of_one(tmp_path):
         whole = gradients({"likelihood": likelihood, "negatives": 24})
         for shards in (1, 2):
             assert_same_gradients(whole, [tmp_path / f"{likelihood} {shards} {rank}.gradients" for rank in (0, 1)])
+    for shards in (1, 2):
+        shape = cost.Shape(100, 61, 10, 40, 3, 5, processes=2, item_shards=shards)
+        over_users, over_items, messages = cost.network(shape)
+        sent = {"bytes": over_users + over_items, "messages": messages}
+        assert json.loads((tmp_path / f"{shards}.bytes").read_text()) == sent
 
 
 def gradients_by_kernels(folder):
