@@ -229,7 +229,8 @@ def measure(name: str, shape: dict[str, Any], device: str, folder: Path) -> dict
         (name, "ms/step", "faster", "predicted ms", "MiB/process", "predicted", "MiB sent", "predicted", "difference"),
         (
             (way, f"{row['milliseconds']:.1f}", f"{reference / row['milliseconds']:.2f}",
-             f"{row['predicted_milliseconds']:.1f}", " ".join(f"{each:,.0f}" for each in row["memory_mib"]), f"{row['predicted_memory_mib']:,.0f}",
+             f"{row['predicted_milliseconds']:.1f}", " ".join(f"{each:,.0f}" for each in row["memory_mib"]),
+             f"{row['predicted_memory_mib']:,.0f}",
              f"{row['sent_mib']:.2f}", f"{row['predicted_sent_mib']:.2f}",
              f"{row['largest_difference']:.1e}" if "largest_difference" in row else "")
             for way, row in rows.items()

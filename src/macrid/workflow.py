@@ -111,11 +111,13 @@ def train(
         _check_folder(folder, resume, overwrite, tell)
         if resume and _is_finished(folder):
             split, _ = _load(data, tell)
+            ranks.share("read")
             everyone = _everyone(split, final, tell)
             fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
             return _finished(recommender, folder, training, fingerprint, tell)
         with begun(folder):
             split, known = _load(data, tell)
+            ranks.share("read")
             _check_epochs(recommender, split, chosen)
             everyone = _everyone(split, final, tell)
             fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
@@ -159,6 +161,7 @@ def _take_part(
 ) -> None:
     """What any but the first of several processes does: train along."""
     try:
+        ranks.share("read")  # the first process downloads
         split, _ = _load(data, _ignore)
         everyone = _everyone(split, final, _ignore)
         starts = (None, None) if earlier is None else (earlier.start(everyone is not None), earlier.model)
@@ -309,7 +312,8 @@ def _finished(
 ) -> TrainedRun:
     """The run that a resumed training would lead to, because it is there already."""
     config = runs.read_config(run)
-    if config.get("fingerprint") != fingerprint or config["training"] != training.model_dump():
+    before, now = ({**each, "item_shards": 1} for each in (config["training"], training.model_dump()))
+    if config.get("fingerprint") != fingerprint or before != now:
         raise RunError(f"{run}: training is finished, so there is nothing to resume; train again with --overwrite")
     runs.fill(model, run)
     tell(Progress("note", f"{run}: training is finished"))

@@ -173,7 +173,7 @@ def train_small_cases(folder):
 
 
 def test_two_processes_give_the_weights_and_scores_of_one(tmp_path):
-    assert run_in_processes(train_small_cases, tmp_path) == [(0, "")] * 2
+    run_in_processes(train_small_cases, tmp_path)
     split = split_of()
     for name, (settings, training) in CASES.items():
         assert_same(tmp_path, name, fit(split, settings, {**training, "item_shards": 1}))
@@ -204,7 +204,7 @@ def gradients_by_kernels(folder):
 @runs_kernels
 @pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one_by_kernels(tmp_path, monkeypatch):
-    assert run_in_processes(gradients_by_kernels, tmp_path) == [(0, "")] * 2
+    run_in_processes(gradients_by_kernels, tmp_path)
     monkeypatch.setattr(kernels, "serve", lambda tensor: tensor.dtype != torch.float64)
     for likelihood in ("exact", "sampled"):
         for shards in (1, 2):
@@ -273,8 +273,7 @@ def in_one_process():
 
 @pytest.mark.slow
 def test_every_kind_of_training_is_the_same_in_two_processes(tmp_path, in_one_process):
-    results = run_in_processes(train_hard_cases, tmp_path)
-    assert [code for code, _ in results] == [0, 0], results
+    run_in_processes(train_hard_cases, tmp_path)
     for name, model in in_one_process.items():
         assert_same(tmp_path, f"users, {name}", model, tolerance=1e-4)
         assert_same(tmp_path, f"items, {name}", model, tolerance=1e-4)
@@ -283,8 +282,7 @@ def test_every_kind_of_training_is_the_same_in_two_processes(tmp_path, in_one_pr
 
 @pytest.mark.slow
 def test_four_processes_divide_users_and_items(tmp_path, in_one_process):
-    results = run_in_processes(train_in_a_grid, tmp_path, 4)
-    assert [code for code, _ in results] == [0] * 4, results
+    run_in_processes(train_in_a_grid, tmp_path, processes=4)
     for file in tmp_path.glob("*.json"):
         assert_same(tmp_path, file.stem, in_one_process[file.stem], tolerance=1e-4)
 
@@ -311,7 +309,7 @@ def test_any_number_of_processes_resumes_the_checkpoint_of_any_other(tmp_path):
     split = split_of()
     fit(split, {}, {"epochs": 1}, checkpoint=tmp_path / "one")
     fit(split, {}, {"epochs": 1, **SAMPLED}, checkpoint=tmp_path / "one sampled")
-    assert run_in_processes(train_with_checkpoints, tmp_path) == [(0, "")] * 2
+    run_in_processes(train_with_checkpoints, tmp_path)
     whole = fit(split, {}, {"epochs": 3})
     assert_same(tmp_path, "begun by one", whole)
     assert_same(tmp_path, "begun by one, sampled", fit(split, {}, {"epochs": 3, **SAMPLED}))
@@ -350,7 +348,7 @@ def train_on_different_data(folder):
 
 @pytest.mark.slow
 def test_processes_with_different_data_or_too_few_users_are_an_error_in_all_of_them(tmp_path):
-    assert run_in_processes(train_on_different_data, tmp_path) == [(0, "")] * 2
+    run_in_processes(train_on_different_data, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from macrid.ops.partition import SCRATCH
+
 NUMBER = 4  # bytes, in single precision
 ADAM_NUMBERS = 7  # read or written per parameter: weight, both moments (twice each), gradient
 STEP_TABLES = {"cpu": 7.0, "cuda": 3.5}
@@ -141,7 +143,8 @@ def memory(shape: Shape, device: str = "cpu", *, keeps_best: bool = True) -> Mem
     assignments = 4 * s.rows * s.concepts + (s.items * s.concepts if s.likelihood == "exact" else 3 * s.items)
     components = 8 * s.own_users * s.concepts * s.width
     hidden = s.batch * s.summed_items if s.likelihood == "sampled" else 0.0  # bytes
-    step = NUMBER * (tables + assignments + components) + hidden
+    scratch = SCRATCH if device == "cpu" and s.likelihood == "exact" else 0
+    step = NUMBER * (tables + assignments + components + scratch) + hidden
     return Memory(NUMBER * copies * parameters, interactions, step)
 
 

@@ -29,6 +29,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
         raise SettingsError("torchrun has already started the processes; remove --processes, or torchrun")
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # the launcher's own words
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # and warnings about connections that others have closed
     os.environ[LAUNCHED] = "1"
     with tempfile.TemporaryDirectory(prefix="macrid-") as logs:
         config = LaunchConfig(

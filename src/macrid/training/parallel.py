@@ -46,7 +46,7 @@ class DividedHistories:
             values = relative(matrix).data
             totals = np.add.reduceat(np.append(values, np.float64(0)), matrix.indptr[:-1]) * (totals > 0)
             self.own.values = torch.from_numpy(values[inside]).to(device)
-        self.own.totals = torch.from_numpy(totals.astype(np.float32)).to(device)
+        self.own.totals = torch.from_numpy(totals.astype(np.float32)).to(device)  # of whole histories
 
     @property
     def starts(self) -> Tensor:
