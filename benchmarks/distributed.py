@@ -36,7 +36,7 @@ from macrid.models.macridvae import MacridNetwork
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training import cost, loop
 from macrid.training.adam import Adam
-from macrid.training.distributed import joined
+from macrid.training.distributed import join
 from macrid.training.mesh import Mesh
 
 RESULTS = Path(__file__).parent / "results"
@@ -89,50 +89,50 @@ def work(job: dict[str, Any]) -> None:
     matrix = sp.csr_array(matrix)
     settings = settings_of(job)
     device = torch.device(job["device"])
-    with joined(job["device"]) as ranks:
-        before = fresh_peak(device)
-        network = MacridNetwork(matrix.shape[1], MacridVAESettings(concepts=job["concepts"], dim=job["dim"]))
-        if ranks.leads:
-            network.initialise(torch.Generator().manual_seed(0))
-        mesh = None
-        if ranks.size > 1:
-            mesh = Mesh(matrix.shape[1], settings.item_shards, device)
-            mesh.divide(network)
-        network.to(device)
-        network.precision = settings.precision
-        sent = _counted()
-        data = loop._data(matrix, device, 0.0, mesh)
-        optimiser = Adam(network.parameters(), 1e-3)
-        step = loop._step(network, optimiser, data, torch.Generator(device), settings, mesh)
-        step.beta.fill_(1.0)
-        users = torch.Generator().manual_seed(1)
-        taken: list[float] = []
-        step.generator.manual_seed(0)
-        at_start = peak(device)
-        fresh_peak(device)
-        for number in range(WARM_UP + job["steps"]):
-            batch = torch.randperm(matrix.shape[0], generator=users)[: settings.users_per_step(matrix.shape[0])]
-            batch = batch.to(device)
-            size = data.sizes([batch])[0] if settings.likelihood == "sampled" else None
-            if number == WARM_UP:
-                sent.clear()
-            took = seconds(lambda batch=batch, size=size: step(batch, size), device)
-            if number >= WARM_UP:
-                taken.append(took)
-        result = {
-            "seconds": min(taken),  # other work on the machine only adds
-            "memory": peak(device) - before,
-            "memory_at_start": at_start - before,
-            "sent": sum(sent) / job["steps"],
-            "messages": len(sent) / job["steps"],
-        }
-        if mesh is not None:
-            mesh.collect(network)
-            result["network"] = _network_speed(device)
-        if ranks.leads and job["weights"]:
-            state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-            save_file(state, job["weights"])
-        Path(f"{job['result']}.{ranks.rank}").write_text(json.dumps(result), encoding="utf-8")
+    ranks = join(job["device"])
+    before = fresh_peak(device)
+    network = MacridNetwork(matrix.shape[1], MacridVAESettings(concepts=job["concepts"], dim=job["dim"]))
+    if ranks.leads:
+        network.initialise(torch.Generator().manual_seed(0))
+    mesh = None
+    if ranks.size > 1:
+        mesh = Mesh(matrix.shape[1], settings.item_shards, device)
+        mesh.divide(network)
+    network.to(device)
+    network.precision = settings.precision
+    sent = _counted()
+    data = loop._data(matrix, device, 0.0, mesh)
+    optimiser = Adam(network.parameters(), 1e-3)
+    step = loop._step(network, optimiser, data, torch.Generator(device), settings, mesh)
+    step.beta.fill_(1.0)
+    users = torch.Generator().manual_seed(1)
+    taken: list[float] = []
+    step.generator.manual_seed(0)
+    at_start = peak(device)
+    fresh_peak(device)
+    for number in range(WARM_UP + job["steps"]):
+        batch = torch.randperm(matrix.shape[0], generator=users)[: settings.users_per_step(matrix.shape[0])]
+        batch = batch.to(device)
+        size = data.sizes([batch])[0] if settings.likelihood == "sampled" else None
+        if number == WARM_UP:
+            sent.clear()
+        took = seconds(lambda batch=batch, size=size: step(batch, size), device)
+        if number >= WARM_UP:
+            taken.append(took)
+    result = {
+        "seconds": min(taken),  # other work on the machine only adds
+        "memory": peak(device) - before,
+        "memory_at_start": at_start - before,
+        "sent": sum(sent) / job["steps"],
+        "messages": len(sent) / job["steps"],
+    }
+    if mesh is not None:
+        mesh.collect(network)
+        result["network"] = _network_speed(device)
+    if ranks.leads and job["weights"]:
+        state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+        save_file(state, job["weights"])
+    Path(f"{job['result']}.{ranks.rank}").write_text(json.dumps(result), encoding="utf-8")
 
 
 def _counted() -> list[int]:

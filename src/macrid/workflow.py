@@ -36,7 +36,7 @@ from macrid.remarks import compare
 from macrid.retraining import Earlier, notes, understood
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
-from macrid.training.distributed import LostError, Ranks, joined, losses_explained
+from macrid.training.distributed import LostError, Ranks, join, losses_explained
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def train(
     _check_possible(recommender, labels)
     choose_device(chosen.get("device", "auto"))
     training = recommender.training_settings(chosen)
+    ranks = join(training.device)
     with (
-        joined(training.device) as ranks,
         ranks.dismissed_at_the_end(),
         claimed(folder, RunError) if ranks.leads else nullcontext() as claim,
     ):

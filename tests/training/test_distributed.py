@@ -27,7 +27,7 @@ from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import cost, distributed, loop
 from macrid.training.adam import Adam
-from macrid.training.distributed import check_possible, joined
+from macrid.training.distributed import check_possible, join
 from macrid.training.mesh import Mesh
 from tests.ranks import run_in_processes
 from tests.truth import runs_kernels
@@ -77,13 +77,13 @@ CASES = {
 
 def train_cases(folder, cases):
     """In every process: train each case; the first process writes what came out."""
-    with joined("cpu") as ranks:
-        for name, train in cases.items():
-            model = train()
-            if ranks.leads:
-                save_file(model.state(), folder / f"{name}.safetensors")
-                (folder / f"{name}.json").write_text(json.dumps(numbers(model)))
-        torch.distributed.barrier()
+    ranks = join("cpu")
+    for name, train in cases.items():
+        model = train()
+        if ranks.leads:
+            save_file(model.state(), folder / f"{name}.safetensors")
+            (folder / f"{name}.json").write_text(json.dumps(numbers(model)))
+    torch.distributed.barrier()
 
 
 def numbers(model):
@@ -126,8 +126,8 @@ class Seen:
         self.gradients["norm"] = norm.clone()
 
 
-def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5):
-    """Of one step."""
+def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5, last=40):
+    """Of one step with users up to the last."""
     split, settings = split_of(), TrainingSettings(**training, balance=0.3)
     chosen = MacridVAESettings(concepts=3, dim=5, hidden_layers=1, width=4, dropout=dropout)
     network = MacridNetwork(61, chosen).to(dtype)
@@ -138,7 +138,7 @@ def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5):
     seen, data = Seen(network), loop._data(weighted(split).matrix, torch.device("cpu"), settings.balance, mesh)
     step = loop._step(network, seen, data, torch.Generator().manual_seed(2), settings, mesh)
     step.beta.fill_(0.7)
-    loss = step(torch.arange(3, 40))
+    loss = step(torch.arange(3, last))
     return seen.gradients | {"loss": loss}
 
 
@@ -161,15 +161,15 @@ def bytes_of_a_step(shards):
 
 def train_small_cases(folder):
     train_cases(folder, small_cases(split_of()))
-    with joined("cpu") as ranks:
-        for likelihood in ("exact", "sampled"):
-            for shards in (1, 2):
-                training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
-                found = gradients(training, Mesh(61, shards, torch.device("cpu")))
-                save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
+    ranks = join("cpu")
+    for likelihood in ("exact", "sampled"):
         for shards in (1, 2):
-            (folder / f"{shards}.bytes").write_text(json.dumps(bytes_of_a_step(shards)))
-        torch.distributed.barrier()
+            training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
+            found = gradients(training, Mesh(61, shards, torch.device("cpu")))
+            save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
+    for shards in (1, 2):
+        (folder / f"{shards}.bytes").write_text(json.dumps(bytes_of_a_step(shards)))
+    torch.distributed.barrier()
 
 
 def test_two_processes_give_the_weights_and_scores_of_one(tmp_path):
@@ -191,14 +191,14 @@ def test_two_processes_give_the_weights_and_scores_of_one(tmp_path):
 def gradients_by_kernels(folder):
     kernels.serve = lambda tensor: tensor.dtype != torch.float64
     warnings.simplefilter("ignore", RuntimeWarning)  # of the interpreter, about log2(0)
-    with joined("cpu") as ranks:
-        for likelihood in ("exact", "sampled"):
-            for shards in (1, 2):  # dropout follows positions among a process's own interactions
-                training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
-                mesh = Mesh(61, shards, torch.device("cpu"))
-                found = gradients(training, mesh, torch.float32, 0.5 if shards == 1 else 0.0)
-                save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
-        torch.distributed.barrier()
+    ranks = join("cpu")
+    for likelihood in ("exact", "sampled"):
+        for shards in (1, 2):  # dropout follows positions among a process's own interactions
+            training = {"likelihood": likelihood, "negatives": 24, "item_shards": shards}
+            mesh = Mesh(61, shards, torch.device("cpu"))
+            found = gradients(training, mesh, torch.float32, 0.5 if shards == 1 else 0.0, last=12)
+            save_file(found, folder / f"{likelihood} {shards} {ranks.rank}.gradients")
+    torch.distributed.barrier()
 
 
 @runs_kernels
@@ -209,7 +209,7 @@ def test_two_processes_have_the_gradients_of_one_by_kernels(tmp_path, monkeypatc
     for likelihood in ("exact", "sampled"):
         for shards in (1, 2):
             training = {"likelihood": likelihood, "negatives": 24}
-            whole = gradients(training, None, torch.float32, 0.5 if shards == 1 else 0.0)
+            whole = gradients(training, None, torch.float32, 0.5 if shards == 1 else 0.0, last=12)
             files = [tmp_path / f"{likelihood} {shards} {rank}.gradients" for rank in (0, 1)]
             assert_same_gradients(whole, files, 1e-4)
 
@@ -228,7 +228,7 @@ def assert_same_gradients(whole, files, tolerance=1e-9):
 
 def hard_cases(split, divided):
     """divided: training settings of every case."""
-    old = macrid.MacridVAE(concepts=3, dim=6, neighbours=0).fit(split.train, epochs=1, device="cpu", seed=1)
+    old = fit(split, {}, {"epochs": 1, "seed": 1})
     one_user_left = {"batch_size": (split.train.matrix.shape[0] - 1) // 2, **divided}
     merge = {"concepts": "merge", "merge_below": 0.9}
     return {
@@ -254,7 +254,7 @@ def train_hard_cases(folder):
     by_users = {f"users, {name}": train for name, train in hard_cases(split, {}).items()}
     by_items = {f"items, {name}": train for name, train in hard_cases(split, ITEMS).items()}
     train_cases(folder, by_users | by_items | {"multvae": lambda: fit(split, kind=macrid.MultVAE)})
-    with joined("cpu"), pytest.raises(SettingsError, match="cannot divide its items"):
+    with pytest.raises(SettingsError, match="cannot divide its items"):
         fit(split, kind=macrid.MultVAE, training=ITEMS)
 
 
@@ -335,15 +335,15 @@ def test_a_checkpoint_whose_parts_are_missing_is_an_error(tmp_path):
 
 def train_on_different_data(folder):
     split = split_of()
-    with joined("cpu") as ranks:
-        matrix = split.train.matrix[ranks.rank :] if ranks.rank else split.train.matrix
-        with pytest.raises(DataError, match="rank 1 has other interactions than rank 0"):
-            macrid.MacridVAE(concepts=2, dim=4).fit(matrix, epochs=1, device="cpu")
-        with pytest.raises(DataError, match="rank 1 has other settings than rank 0"):
-            macrid.MacridVAE(concepts=2 + ranks.rank, dim=4).fit(split.train, epochs=1, device="cpu")
-        with pytest.raises(SettingsError, match="2 processes are more than the 1 train users"):
-            macrid.MacridVAE(concepts=2, dim=4).fit(split.train.matrix[:1], epochs=1, device="cpu")
-        torch.distributed.barrier()
+    ranks = join("cpu")
+    matrix = split.train.matrix[ranks.rank :] if ranks.rank else split.train.matrix
+    with pytest.raises(DataError, match="rank 1 has other interactions than rank 0"):
+        macrid.MacridVAE(concepts=2, dim=4).fit(matrix, epochs=1, device="cpu")
+    with pytest.raises(DataError, match="rank 1 has other settings than rank 0"):
+        macrid.MacridVAE(concepts=2 + ranks.rank, dim=4).fit(split.train, epochs=1, device="cpu")
+    with pytest.raises(SettingsError, match="2 processes are more than the 1 train users"):
+        macrid.MacridVAE(concepts=2, dim=4).fit(split.train.matrix[:1], epochs=1, device="cpu")
+    torch.distributed.barrier()
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ class NeuralRecommender(Recommender):
         training: the fields of `macrid.settings.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
         In processes started by torchrun, all call `fit` with the same arguments; the first one has the model then.
         """
-        from macrid.training.loop import check_together, joined, losses_explained
+        from macrid.training.loop import check_together, join, losses_explained
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
@@ -121,8 +121,8 @@ class NeuralRecommender(Recommender):
             training = training_from(warm_start, training)  # type: ignore[assignment]
         self.started_from = warm_start
         settings = self.training_settings(training)
+        ranks = join(settings.device)
         with (
-            joined(settings.device) as ranks,
             losses_explained(ranks),
             on_device(choose_device(settings.device)),
             explained(self, settings, data.matrix.shape[0]),

@@ -9,6 +9,7 @@ wait for it in between, which has no time limit. What all do together (`macrid.t
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -66,9 +67,9 @@ class Ranks:
             key = f"macrid/task/{self._tasks}"
             _store().wait([key], NO_LIMIT)
             task = json.loads(_store().get(key))
+            self._tasks += 1
             if task is None:
                 return
-            self._tasks += 1
             yield task
 
     @contextmanager
@@ -124,23 +125,23 @@ def is_launched() -> bool:
     return all(name in os.environ for name in ENVIRONMENT) and int(os.environ["WORLD_SIZE"]) > 1
 
 
-@contextmanager
-def joined(device: str) -> Iterator[Ranks]:
-    """Meet the other processes, if there are any; device: of the settings, where each takes its own GPU."""
+def join(device: str) -> Ranks:
+    """Meet the other processes, if there are any; device: of the settings, where each takes its own GPU.
+
+    Once for all trainings of a process: what processes have told each other would confuse them in another meeting.
+    """
     global _current
-    if _current is not None or not (is_launched() or is_joined()):
-        yield current()
-        return
-    has_met = is_joined()
-    if not has_met:
-        _meet(device)
-    _current = Ranks()
-    try:
-        yield _current
-    finally:
-        _current = None
-        if not has_met:
-            dist.destroy_process_group()
+    if _current is None and (is_launched() or is_joined()):
+        if not is_joined():
+            _meet(device)
+            atexit.register(_part)
+        _current = Ranks()
+    return current()
+
+
+def _part() -> None:
+    with suppress(Exception):  # the others may be gone
+        dist.destroy_process_group()
 
 
 def _meet(device: str) -> None:
@@ -154,7 +155,10 @@ def _meet(device: str) -> None:
             )
         torch.cuda.set_device(place)
         backend = "nccl"
-    dist.init_process_group(backend, timeout=TIMEOUT)
+    try:
+        dist.init_process_group(backend, timeout=TIMEOUT)
+    except (dist.DistError, RuntimeError) as error:
+        raise TrainingError(f"the processes of the training did not meet: {first_line(error)[:200]}") from error
 
 
 @contextmanager

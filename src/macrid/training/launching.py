@@ -27,7 +27,7 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
 
     if os.environ.get("RANK"):
         raise SettingsError("torchrun has already started the processes; remove --processes, or torchrun")
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # the launcher's own words
+    logging.disable()  # the launcher's own words; this process has nothing else to do
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // processes)))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # and warnings about connections that others have closed
     os.environ[LAUNCHED] = "1"

@@ -32,7 +32,7 @@ from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
-from macrid.training.distributed import check_together, current, joined, losses_explained
+from macrid.training.distributed import check_together, current, join, losses_explained
 from macrid.training.interrupts import no_lost_interrupts
 from macrid.training.linear import add_neighbours
 from macrid.training.mesh import Mesh, become_whole
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
 
-__all__ = ["check_together", "joined", "losses_explained", "train"]
+__all__ = ["check_together", "join", "losses_explained", "train"]
 
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # at least, between two checkpoints
