@@ -262,6 +262,46 @@ def _difference(one: Path, other: Path) -> float:
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
+def on_one_card() -> list[dict[str, Any]]:
+    """The cost model against what benchmarks/speed.py measured on one H200."""
+    measured = json.loads((RESULTS / "gpu.json").read_text(encoding="utf-8"))
+    large, base, rows = measured["large"]["shape"], measured["growth"]["base"], []
+    for row in measured["large"]["rows"]:
+        likelihood = "exact" if row["name"] == "exact" else "sampled"
+        shape = cost.Shape(
+            large["users"], large["items"], large["interactions"] / large["users"], large["batch"], large["concepts"],
+            large["dim"], likelihood, 8192, has_shares=False,
+        )  # fmt: skip
+        machine = H200 if likelihood == "exact" else replace(H200, overhead=IN_A_NODE.overhead)
+        held = cost.memory(shape, "cuda", keeps_best=False).total / GIB
+        rows.append(
+            {"items": large["items"], "batch": large["batch"], "likelihood": likelihood,
+             "milliseconds": row["milliseconds"], "predicted_milliseconds": 1e3 * cost.seconds(shape, machine, "cuda"),
+             "gib": row["peak_gib"], "predicted_gib": held}
+        )  # fmt: skip
+    for point in measured["growth"]["points"]:
+        if point["mode"] == "exact" and point["axis"] in ("items", "batch"):
+            now = {**base, point["axis"]: point["size"]}
+            shape = cost.Shape(
+                20_000, now["items"], point["interactions"], now["batch"], now["concepts"], now["dim"], has_shares=False
+            )
+            predicted = 1e3 * cost.seconds(shape, H200, "cuda")
+            rows.append(
+                {"items": now["items"], "batch": now["batch"], "likelihood": "exact",
+                 "milliseconds": point["milliseconds"], "predicted_milliseconds": predicted}
+            )  # fmt: skip
+    show(
+        ("one H200: items", "batch", "likelihood", "ms/step", "predicted", "GiB", "predicted"),
+        (
+            (f"{row['items']:,}", f"{row['batch']:,}", row["likelihood"], f"{row['milliseconds']:.2f}",
+             f"{row['predicted_milliseconds']:.2f}", f"{row['gib']:.1f}" if "gib" in row else "",
+             f"{row['predicted_gib']:.1f}" if "gib" in row else "")
+            for row in rows
+        ),
+    )  # fmt: skip
+    return rows
+
+
 def extrapolated() -> list[dict[str, Any]]:
     """Steps and epochs on cards that were not measured, by the cost model."""
     rows = []
@@ -322,6 +362,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     found[name] = measure(name, chosen, options.device, Path(folder))
     found["machines"] = {"h200": asdict(H200), "in a node": asdict(IN_A_NODE), "in a cluster": asdict(IN_A_CLUSTER)}
+    found["one card"] = on_one_card()
     found["extrapolated"] = extrapolated()
     out = options.out or (
         None if options.quick or options.extrapolate else RESULTS / f"distributed-{options.device}.json"

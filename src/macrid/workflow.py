@@ -20,7 +20,7 @@ from macrid.data.interactions import Interactions
 from macrid.data.split import HeldOut, Split
 from macrid.differences import FILE as DIFF_FILE
 from macrid.drafts import Draft, begun, is_unfinished
-from macrid.errors import DataError, MacridError, RunError, SettingsError, TrainingError
+from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import Evaluation, evaluate
 from macrid.files import claimed
 from macrid.fitting import Progress, Tell, fit_along, fit_final, fit_first, training_metrics
@@ -36,7 +36,7 @@ from macrid.remarks import compare
 from macrid.retraining import Earlier, notes, understood
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
-from macrid.training.distributed import LostError, Ranks, join, losses_explained
+from macrid.training.distributed import LostError, RankError, Ranks, join, losses_explained
 
 
 @dataclass(frozen=True)
@@ -161,16 +161,16 @@ def _take_part(
 ) -> None:
     """What any but the first of several processes does: train along."""
     try:
-        ranks.share("read")  # the first process downloads
-        split, _ = _load(data, _ignore)
-        everyone = _everyone(split, final, _ignore)
-        starts = (None, None) if earlier is None else (earlier.start(everyone is not None), earlier.model)
         with losses_explained(ranks):
+            ranks.share("read")  # the first process downloads
+            split, _ = _load(data, _ignore)
+            everyone = _everyone(split, final, _ignore)
+            starts = (None, None) if earlier is None else (earlier.start(everyone is not None), earlier.model)
             fit_along(model, split, everyone, labels, *starts)
     except MacridError as error:
         if ranks.has_ended():  # and has said why
             raise SystemExit(1) from None
-        raise TrainingError(f"rank {ranks.rank}: {error}") from error
+        raise RankError(f"rank {ranks.rank}: {error}") from error
 
 
 def _ignore(progress: Progress) -> None:

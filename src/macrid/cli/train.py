@@ -127,7 +127,7 @@ def train(
     """
     from macrid import workflow
     from macrid.runs import TRAINING
-    from macrid.training.distributed import LAUNCHED, LostError, is_launched
+    from macrid.training.distributed import LAUNCHED, LostError, RankError, is_launched
 
     follows = _take_place(processes)
     recipe = _recipe(model, config)
@@ -144,6 +144,8 @@ def train(
         except MacridError as error:
             if isinstance(error, LostError) and os.environ.get(LAUNCHED):  # its launcher will say it
                 raise typer.Exit(1) from None
+            if follows and not isinstance(error, RankError) and os.environ.get("LOCAL_RANK") != "0":
+                raise typer.Exit(1) from None  # the first process of this machine says it
             console.quiet = error_console.quiet = False
             raise
         except KeyboardInterrupt:

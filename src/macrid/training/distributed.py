@@ -44,6 +44,10 @@ class LostError(TrainingError):
     """Another process of the training has died or cannot be reached."""
 
 
+class RankError(TrainingError):
+    """An error of one process that the first one does not have."""
+
+
 class Ranks:
     """The processes that train together, as one of them sees them."""
 
