@@ -24,6 +24,8 @@ from macrid.training.adam import Adam
 from macrid.training.mesh import Mesh
 from macrid.training.step import products
 
+BLOCK = 1 << 24  # interactions read at once
+
 
 class DividedHistories:
     """The interactions with the items of one process, and how long histories are as a whole."""
@@ -34,18 +36,18 @@ class DividedHistories:
         if shards.is_whole:
             self.own = DeviceHistories(matrix, device, balance)
             return
-        inside = (matrix.indices >= shards.first) & (matrix.indices < shards.first + shards.count)
-        starts = np.concatenate([[0], np.cumsum(inside)])[matrix.indptr]
-        columns = (matrix.indices[inside] - shards.first).astype(np.int32)
+        places = _places(matrix, shards)
+        starts = np.searchsorted(places, matrix.indptr)
+        columns = (matrix.indices[places] - shards.first).astype(np.int32)
         self.own = DeviceHistories(binary_csr(starts, columns, (self.users, shards.count)), device, balance)
-        before = np.flatnonzero(inside) - np.repeat(matrix.indptr[:-1], np.diff(starts))
-        self.before = torch.from_numpy(before.astype(np.int32)).to(device)
+        before = (places - np.repeat(matrix.indptr[:-1], np.diff(starts))).astype(np.int32)
+        self.before = torch.from_numpy(before).to(device)
         """(interactions,) how many of a user's items come before each, whoever has them."""
         totals = np.diff(matrix.indptr).astype(np.float32)
         if are_weighted(matrix):
             values = relative(matrix).data
             totals = np.add.reduceat(np.append(values, np.float64(0)), matrix.indptr[:-1]) * (totals > 0)
-            self.own.values = torch.from_numpy(values[inside]).to(device)
+            self.own.values = torch.from_numpy(values[places]).to(device)
         self.own.totals = torch.from_numpy(totals.astype(np.float32)).to(device)  # of whole histories
 
     @property
@@ -87,6 +89,15 @@ class DividedHistories:
             keep = keep[whole.starts[mine][rows] + self.before[self.starts[users[mine]][rows] + at]]
         normal = None if noise.normal is None else noise.normal[mine]
         return Noise(noise.gumbel, normal, keep, tuple(mask[mine] for mask in noise.keep_hidden))
+
+
+def _places(matrix: sp.csr_array, shards: Shards) -> np.ndarray:
+    """Where a matrix has items of this process, a block at a time: it may be larger than memory."""
+    first, last, found = shards.first, shards.first + shards.count, [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(matrix.indices), BLOCK):
+        items = matrix.indices[start : start + BLOCK]
+        found.append(np.flatnonzero((items >= first) & (items < last)) + start)
+    return np.concatenate(found)
 
 
 class ParallelStep:
