@@ -61,3 +61,20 @@ def test_a_slower_network_costs_its_bytes():
     divided = replace(SHAPE, processes=2)
     fast, slow = (cost.seconds(divided, Machine(1e12, 1e11, speed)) for speed in (1e10, 1e9))
     assert slow - fast == pytest.approx(cost.network(divided).over_users * (1e-9 - 1e-10))
+
+
+def test_the_memory_of_ten_million_items_on_one_card_is_what_was_measured():
+    from benchmarks.distributed import on_one_card
+
+    rows = [row for row in on_one_card() if "gib" in row]
+    assert rows
+    for row in rows:
+        assert row["predicted_gib"] == pytest.approx(row["gib"], rel=0.15)
+
+
+def test_a_hundred_million_items_need_several_cards():
+    from benchmarks.distributed import extrapolated
+
+    fits = {(row["items"], row["cards"]): row["fits"] for row in extrapolated() if row["likelihood"] == "sampled"}
+    assert not fits[100_000_000, 1]
+    assert fits[100_000_000, 8]
