@@ -104,7 +104,7 @@ def work(job: dict[str, Any]) -> None:
     network.to(device)
     network.precision = settings.precision
     sent = _counted()
-    data = loop._data(matrix, device, 0.0, mesh)
+    data = loop._data(matrix, device, settings, mesh)
     optimiser = Adam(network.parameters(), 1e-3)
     step = loop._step(network, optimiser, data, torch.Generator(device), settings, mesh)
     step.beta.fill_(1.0)

@@ -268,6 +268,8 @@ class TrainingSettings(Settings):
     """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
     scratch_mib: int = Field(16, ge=1, le=10**6)
     """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
+    interactions_mib: int | None = Field(None, ge=0, le=10**9)
+    """GPU memory for interactions, in MiB; more of them are sent batch by batch. By default half of what is free."""
     seed: Common[int] = Field(0, ge=0, lt=2**63)
     """Random seed; on a CPU the same seed gives the same model."""
     device: Common[str] = "auto"
@@ -299,6 +301,7 @@ class TrainingKeywords(TypedDict, total=False):
     label_weight: float
     precision: Literal["auto", "bf16", "tf32", "fp32"]
     scratch_mib: int
+    interactions_mib: int | None
     seed: int
     device: str
     item_shards: int

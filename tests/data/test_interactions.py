@@ -311,3 +311,38 @@ def test_a_report_survives_json():
     data = Interactions.read(FRAME, min_rating=4, min_items=2, items=pa.table({"item_id": [10], "popularity": [1]}))
     assert data.report.notes
     assert ReadReport(**json.loads(json.dumps(asdict(data.report)))) == data.report
+
+
+def test_many_ones_are_one_number_in_memory(monkeypatch):
+    from macrid.data import interactions
+
+    few = interactions.binary_csr(np.array([0, 2, 3]), np.array([0, 2, 1], dtype=np.int32), (2, 3))
+    monkeypatch.setattr(interactions, "MANY", 3)
+    many = interactions.binary_csr(np.array([0, 2, 3]), np.array([0, 2, 1], dtype=np.int32), (2, 3))
+    assert (few.data.strides, many.data.strides) == ((4,), (0,))
+    assert not interactions.are_weighted(many)
+    for calculate in (
+        lambda matrix: matrix @ np.arange(6, dtype=np.float32).reshape(3, 2),
+        lambda matrix: matrix[[1, 0]].toarray(),
+        lambda matrix: matrix.T.tocsr().toarray(),
+        lambda matrix: (matrix.T @ matrix).toarray(),
+        lambda matrix: matrix.sum(axis=0),
+    ):
+        np.testing.assert_array_equal(calculate(few), calculate(many))
+
+
+def test_weights_are_noticed_wherever_they_are(monkeypatch):
+    from macrid.data import interactions
+
+    monkeypatch.setattr(interactions, "MANY", 2)
+    matrix = sp.csr_array((np.float32([2, 2, 2, 2, 3]), np.arange(5), np.array([0, 5])), (1, 5))
+    assert interactions.are_weighted(matrix)
+    assert not interactions.are_weighted(matrix[:, :4])
+
+
+def test_popularity_is_counted_in_parts(monkeypatch):
+    from macrid.data import interactions
+
+    data = Interactions.read(pd.DataFrame({"user": [1, 1, 2, 3, 3], "item": [7, 8, 8, 8, 9]}), min_items=1)
+    monkeypatch.setattr(interactions, "MANY", 2)
+    assert data.popularity.tolist() == [1, 3, 1]

@@ -135,7 +135,7 @@ def gradients(training, mesh=None, dtype=torch.float64, dropout=0.5, last=40):
     torch.nn.init.normal_(network.whole, generator=torch.Generator().manual_seed(1))
     if mesh is not None:
         mesh.divide(network)
-    seen, data = Seen(network), loop._data(weighted(split).matrix, torch.device("cpu"), settings.balance, mesh)
+    seen, data = Seen(network), loop._data(weighted(split).matrix, torch.device("cpu"), settings, mesh)
     step = loop._step(network, seen, data, torch.Generator().manual_seed(2), settings, mesh)
     step.beta.fill_(0.7)
     loss = step(torch.arange(3, last))
@@ -153,7 +153,7 @@ def bytes_of_a_step(shards):
         network.initialise(torch.Generator().manual_seed(0))
         mesh = Mesh(61, shards, torch.device("cpu"))
         mesh.divide(network)
-        data = loop._data(split.train.matrix, torch.device("cpu"), 0.0, mesh)
+        data = loop._data(split.train.matrix, torch.device("cpu"), TrainingSettings(), mesh)
         step = loop._step(network, Adam(network.parameters(), 1e-3), data, torch.Generator(), TrainingSettings(), mesh)
         step(torch.arange(40))
     return {"bytes": sum(sizes), "messages": len(sizes)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 DATABASE = "MACRID_DATABASE"
 RECIPE = ("user_col", "item_col", "rating_col", "min_rating", "min_items", "heldout", "seed", "items", "encoding",
-          "items_sql", "database_file")  # fmt: skip
+          "items_sql", "database_file", "stream", "memory")  # fmt: skip
 COLUMNS = ("time_col", "weight_col", "event_col", "weights")
 TIMED = (*COLUMNS, "half_life", "split", "at", "last")
 TIMES = "Times and weights"
@@ -67,8 +68,12 @@ def list_(json: bool = typer.Option(False, "--json", help="JSON on standard outp
 @app.command()
 def prepare(
     context: typer.Context,
-    source: str | None = typer.Argument(
-        None, help="A catalogue name, or a file of events (CSV, TSV, Parquet, '::'); none with --sql."
+    sources: list[str] | None = typer.Argument(
+        None,
+        metavar="SOURCE",
+        show_default=False,
+        help="A catalogue name, or events (CSV, TSV, Parquet, '::'): files, folders or patterns such as"
+        " 'events/*.parquet'; none with --sql.",
     ),
     out: Path = typer.Option(..., "--out", "-o", help="The folder to write."),
     user_col: str | None = typer.Option(None, help="User column; guessed by default."),
@@ -120,6 +125,14 @@ def prepare(
     ),
     items_sql: str | None = typer.Option(None, help="A query for the items, to the same database."),
     database_file: Path | None = typer.Option(None, help="A file with the URL of a database, or a SQLite database."),
+    stream: bool | None = typer.Option(
+        None,
+        "--stream/--no-stream",
+        show_default=False,
+        help="Read through DuckDB, with little memory; by default several files, and data that would need more than"
+        " --memory.",
+    ),
+    memory: str = typer.Option("2GiB", help="Memory to use, approximately."),
     overwrite: bool = typer.Option(False, help="Replace a folder that is not empty."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
 ) -> None:
@@ -129,28 +142,29 @@ def prepare(
 
     Example: macrid data prepare events.csv --split time --weights view=1,cart=3,purchase=10 --half-life 90 --out shop/
 
+    Example: macrid data prepare 'events/2026-*.parquet' --memory 4GiB --out shop/ (goes on after a kill)
+
     Example: macrid data prepare train.txt --test test.txt --out gowalla/
 
     Example: MACRID_DATABASE=postgresql://me@db/shop macrid data prepare --sql "select user_id, item_id from orders"
     --out shop/
     """
+    from macrid.cli.large import bytes_of
     from macrid.data import catalog, store
-    from macrid.data.interactions import Interactions
 
     check_free(out, overwrite, DataError, replaceable=store.FILES)
     how: dict[str, Any] = {"at": at, "last": last}
-    if (source is None) == (sql is None):
-        raise typer.BadParameter("give either a file or catalogue name, or --sql with a query")
+    source = sources[0] if sources and len(sources) == 1 else None
+    if bool(sources) == (sql is not None):
+        raise typer.BadParameter("give either files or a catalogue name, or --sql with a query")
     if items is not None and items_sql is not None:
         raise typer.BadParameter("give either --items or --items-sql")
     if test is not None:
         if source is None:
-            raise typer.BadParameter("--test goes with a train file, not with --sql")
+            raise typer.BadParameter("--test goes with one train file, not with several or --sql")
         parts = _read_published(context, source, test, items, seed)
         _write(parts, out, {"published": [source, str(test)], "seed": seed}, overwrite, json)
         return
-    if source is not None and not Path(source).exists() and source not in catalog.names():
-        raise DataError(f"{source}: neither a file nor a catalogue name{catalog.did_you_mean(source)}")
     if source is not None and source in catalog.names() and not Path(source).is_file():
         _refuse_options(context, source)
         with download_progress() as progress, working(f"reading {source}"):
@@ -158,41 +172,98 @@ def prepare(
         if split != "users":
             _print_notes(parts)
         recipe = {"catalogue": source} | _given({"split": split, **how, "half_life": half_life})
-    else:
-        with working(f"reading {source or 'the database'}"):
-            data = Interactions.read(
-                source if sql is None else _query(sql, database_file, "query"),
-                user=number_or_name(user_col),
-                item=number_or_name(item_col),
-                rating=number_or_name(rating_col),
-                min_rating=min_rating,
-                min_items=min_items,
-                items=items if items_sql is None else _query(items_sql, database_file, "query for items"),
-                encoding=encoding,
-                time=(split in ("time", "last") or None) if time_col is None else number_or_name(time_col),
-                weight=number_or_name(weight_col),
-                event=number_or_name(event_col),
-                weights=None if weights is None else _parse_weights(weights),
-                half_life=half_life,
-            )
-        error_console.print(str(data.report), soft_wrap=True)
-        with working("splitting"):
-            share = None if split == "last" and not _chosen(context, ["heldout"]) else heldout
-            parts = data.split(share, seed, by=split, **how)
-        _print_notes(parts, data.report)
-        recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
-        recipe |= _given({"split": split, **how, "half_life": half_life, "weight": weight_col, "weights": weights})
-        recipe |= _given({"sql": sql, "items_sql": items_sql})
+        _write(parts, out, recipe, overwrite, json)
+        return
+    columns = {"user": user_col, "item": item_col, "rating": rating_col, "weight": weight_col, "event": event_col}
+    options: dict[str, Any] = {role: number_or_name(column) for role, column in columns.items()}
+    options |= {"weights": None if weights is None else _parse_weights(weights), "half_life": half_life}
+    options |= {"time": (split in ("time", "last") or None) if time_col is None else number_or_name(time_col)}
+    options |= {"min_rating": min_rating, "min_items": min_items, "encoding": encoding}
+    recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
+    recipe |= _given({"split": split, **how, "half_life": half_life, "weight": weight_col, "weights": weights})
+    recipe |= _given({"sql": sql, "items_sql": items_sql})
+    unfit = ["split"] if split in ("time", "last") else _chosen(context, ("at", "last"))
+    data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory), unfit)
+    about_items = items if items_sql is None else _query(items_sql, database_file, "query for items")
+    if isinstance(data, _Streamed):
+        parts = data.prepare(options, items=about_items, division=(heldout, seed, split == "stable"), about=recipe,
+                             overwrite=overwrite)  # fmt: skip
+        _print_prepared(parts, out, json)
+        return
+    share = None if split == "last" and not _chosen(context, ["heldout"]) else heldout
+    parts = _read_and_split(data, {**options, "items": about_items}, share, seed, {"by": split, **how})
     _write(parts, out, recipe, overwrite, json)
+
+
+@dataclass(frozen=True)
+class _Streamed:
+    """Events that are read through DuckDB."""
+
+    source: Any
+    out: Path
+    memory: int
+    unfit: list[str]
+
+    def prepare(self, options: dict[str, Any], division: tuple[float, int, bool], **more: Any) -> Split:
+        from macrid.cli.large import prepare_streamed
+        from macrid.data.large.parts import Request
+        from macrid.data.large.preparing import Division
+        from macrid.data.weighing import Weighing
+
+        own = {name: options[name] for name in ("user", "item", "rating", "min_rating", "encoding")}
+        weighing = Weighing(**{name: options[name] for name in ("time", "weight", "event", "weights", "half_life")})
+        request = Request(**own, weighing=weighing)
+        more |= {"min_items": options["min_items"], "division": Division(*division), "memory": self.memory}
+        return prepare_streamed(self.source, self.out, self.unfit, request=request, **more)
+
+
+def _events(
+    sources: list[str], sql: str | None, database_file: Path | None, out: Path, stream: bool | None, memory: int,
+    unfit: list[str],
+) -> Any:  # fmt: skip
+    """A file or table to read into memory, or what is to be streamed."""
+    from macrid.cli.large import needs_streaming, query_or_table
+    from macrid.data import catalog
+    from macrid.data.large.preparing import Query
+    from macrid.data.large.sources import files_of
+
+    if sql is not None:
+        found = query_or_table(Query(sql, _url(database_file)), out, stream, memory, unfit)
+        return _Streamed(found, out, memory, unfit) if isinstance(found, Query) else found
+    for source in sources:
+        if not Path(source).exists() and not glob.has_magic(source):
+            raise DataError(f"{source}: neither a file nor a catalogue name{catalog.did_you_mean(source)}")
+    files = files_of(sources)
+    return _Streamed(files, out, memory, unfit) if needs_streaming(files, stream, memory, unfit) else files[0]
+
+
+def _read_and_split(
+    source: Any, options: dict[str, Any], heldout: float | None, seed: int, how: dict[str, Any]
+) -> Split:
+    from macrid.data.interactions import Interactions
+
+    with working(f"reading {source if isinstance(source, Path) else 'the database'}"):
+        data = Interactions.read(source, **options)
+    error_console.print(str(data.report), soft_wrap=True)
+    with working("splitting"):
+        parts = data.split(heldout, seed, **how)
+    _print_notes(parts, data.report)
+    return parts
 
 
 def _write(split: Split, out: Path, recipe: dict[str, Any], overwrite: bool, json: bool) -> None:
     """Write a prepared folder and say what is in it."""
     from macrid.data import store
-    from macrid.data.split import HELD_OUT_USERS
 
     with working(f"writing {out}"):
         store.write(split, out, overwrite=overwrite, about=recipe)
+    _print_prepared(split, out, json)
+
+
+def _print_prepared(split: Split, out: Path, json: bool) -> None:
+    """Say what is in a prepared folder."""
+    from macrid.data.split import HELD_OUT_USERS
+
     heldout = (split.validation, split.test)
     are_strangers = split.protocol == HELD_OUT_USERS  # else they are trained on, too, and so are their histories
     counts = {
@@ -279,10 +350,16 @@ def _chosen(context: typer.Context, names: Iterable[str]) -> list[str]:
 
 def _query(sql: str, database_file: Path | None, name: str) -> Any:
     """The result of a query as a table that messages call by this name."""
-    from macrid.data.sql import read_sql, read_url
+    from macrid.data.sql import read_sql
     from macrid.data.tables import FrameTable
 
-    return FrameTable(read_sql(sql, read_url(os.environ.get(DATABASE), database_file, DATABASE)), name)
+    return FrameTable(read_sql(sql, _url(database_file)), name)
+
+
+def _url(database_file: Path | None) -> str:
+    from macrid.data.sql import read_url
+
+    return read_url(os.environ.get(DATABASE), database_file, DATABASE)
 
 
 def _refuse_options(context: typer.Context, source: str) -> None:

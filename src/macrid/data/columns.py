@@ -13,6 +13,7 @@ from macrid.data.ids import Ids, is_text
 from macrid.errors import DataError
 
 MISSING_IDS = ("", "nan", "NaN", "null", "NULL")
+WRITTEN_INTEGER = r"^(0|-?[1-9]\d{0,17})$"  # an integer that reads the same when written back
 LARGEST_EXACT = 2**53  # integers up to which floats are distinct
 
 
@@ -44,7 +45,7 @@ def encode_ids(
             )
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if not typed and pa.types.is_string(values.type) and len(values):
-        are_integers = pc.match_substring_regex(values, r"^(0|-?[1-9]\d{0,17})$")
+        are_integers = pc.match_substring_regex(values, WRITTEN_INTEGER)
         if pc.all(are_integers).as_py():
             values = values.cast(pa.int64())
     try:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport
-from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, open_table, read_items
+from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, Table, open_table, read_items
 from macrid.data.weighing import Measured, Weighing, occurrences_of
 from macrid.errors import DataError
 
@@ -37,13 +37,7 @@ class Events(NamedTuple):
         """All events; the report says if they had ratings."""
         if self.ignored_column is None:
             return self
-        if (name := self.ignored_column).lower() == "weight":
-            note = f"every row counts the same; ignored column '{name}': use it with --weight-col (weight= in Python)"
-        else:
-            note = (
-                f"every row counts; ratings in column '{name}' were ignored: to keep only high ones, give a threshold"
-                " such as --min-rating 4 (min_rating=4 in Python)"
-            )
+        note = note_on_ignored(self.ignored_column)
         return self._replace(report=replace(self.report, notes=(*self.report.notes, note)))
 
     def at_least(self, min_rating: float) -> Events:
@@ -98,8 +92,45 @@ def read_events(
         if not weighing.is_empty:
             raise DataError("a matrix has no columns of times or weights; pass a frame of events")
         return _from_csr(source, rated)
-    numbered = any(isinstance(column, int) for column in (user, item, rating, *weighing.columns))
-    table = open_table(source, header=not numbered, encoding=encoding)
+    table = open_table(source, header=not is_numbered(user, item, rating, weighing), encoding=encoding)
+    roles, ignored, has_ratings = find_columns(table, user, item, rating, rated, ratings_required, weighing)
+    user_column, item_column, rating_column = (roles.get(role) for role in ("user", "item", "rating"))
+    assert user_column is not None
+    assert item_column is not None
+    wanted = list(dict.fromkeys(roles.values()))
+    columns = table.read(wanted, text=wanted)  # Arrow would also take 0x10 for a number
+    if columns.num_rows == 0:
+        raise DataError(f"{table.name}: no rows")
+    rows, users = table.read_ids(columns, user_column)
+    cols, items = table.read_ids(columns, item_column)
+    ratings = None if rating_column is None else table.read_numbers(columns, rating_column)
+    measured = weighing.read(table, columns, roles)
+    guessed = guessed_columns(roles, user, item, rating, weighing)
+    notes = (*((table.note,) if table.note else ()), *measured.notes)
+    report = report_of(table, len(rows), roles, guessed, weighing, notes)
+    return Events(rows, cols, users, items, report, ratings, has_ratings, measured, ignored)
+
+
+class Columns(NamedTuple):
+    """The columns of a table of events."""
+
+    roles: dict[str, str]
+    """By role: user, item and, where they are read, rating, time, weight and event."""
+    ignored: str | None
+    """The column with ratings that are not read."""
+    has_ratings: bool
+
+
+def find_columns(
+    table: Table,
+    user: str | int | None,
+    item: str | int | None,
+    rating: str | int | None,
+    rated: bool,
+    ratings_required: bool,
+    weighing: Weighing,
+) -> Columns:
+    """The columns to read; see `read_events`."""
     user_column = table.find(user, USER_NAMES, "user")
     item_column = table.find(item, ITEM_NAMES, "item")
     rating_column = table.guess(RATING_NAMES)
@@ -107,41 +138,60 @@ def read_events(
         rating_column = table.find(rating, RATING_NAMES, "rating")
     if user_column == item_column:
         raise DataError(f"{table.name}: column '{user_column}' cannot be both user and item")
-    has_ratings = rating_column is not None
     more = weighing.find(table)
     ignored = None if rated or rating_column in more.values() else rating_column
-    if not rated:
-        rating_column = None
-    roles = {"user": user_column, "item": item_column, "rating": rating_column, **more}
-    wanted = list(dict.fromkeys(column for column in roles.values() if column is not None))
-    columns = table.read(wanted, text=wanted)  # Arrow would also take 0x10 for a number
-    if columns.num_rows == 0:
-        raise DataError(f"{table.name}: no rows")
-    rows, users = table.read_ids(columns, user_column)
-    cols, items = table.read_ids(columns, item_column)
-    ratings = None if rating_column is None else table.read_numbers(columns, rating_column)
-    measured = weighing.read(table, columns, more)
-    named = dict(
-        zip(("user", "item", "rating", "time", "weight", "event"), (user, item, rating, *weighing.columns), strict=True)
-    )
-    guessed = tuple(
-        f"{role} = '{column}'" for role, column in roles.items() if named[role] is None and column is not None
-    )
-    report = ReadReport(
+    roles = {"user": user_column, "item": item_column}
+    if rated and rating_column is not None:
+        roles["rating"] = rating_column
+    return Columns(roles | more, ignored, rating_column is not None)
+
+
+def is_numbered(user: str | int | None, item: str | int | None, rating: str | int | None, weighing: Weighing) -> bool:
+    """Whether columns are given by their numbers, as of a file without a header."""
+    return any(isinstance(column, int) for column in (user, item, rating, *weighing.columns))
+
+
+def guessed_columns(
+    roles: dict[str, str],
+    user: str | int | None,
+    item: str | int | None,
+    rating: str | int | None,
+    weighing: Weighing,
+) -> tuple[str, ...]:
+    """Those that were found by their names."""
+    names = (user, item, rating, *weighing.columns)
+    named = dict(zip(("user", "item", "rating", "time", "weight", "event"), names, strict=True))
+    return tuple(f"{role} = '{column}'" for role, column in roles.items() if named[role] is None)
+
+
+def report_of(
+    table: Table, rows: int, roles: dict[str, str], guessed: tuple[str, ...], weighing: Weighing, notes: tuple[str, ...]
+) -> ReadReport:
+    """What was read from a table."""
+    return ReadReport(
         table.name,
-        len(rows),
-        user_column,
-        item_column,
-        rating_column,
+        rows,
+        roles["user"],
+        roles["item"],
+        roles.get("rating"),
         guessed,
         encoding=table.encoding,
-        notes=(*((table.note,) if table.note else ()), *measured.notes),
-        time_column=more.get("time"),
-        weight_column=more.get("weight"),
-        event_column=more.get("event"),
+        notes=notes,
+        time_column=roles.get("time"),
+        weight_column=roles.get("weight"),
+        event_column=roles.get("event"),
         half_life=weighing.half_life,
     )
-    return Events(rows, cols, users, items, report, ratings, has_ratings, measured, ignored)
+
+
+def note_on_ignored(name: str) -> str:
+    """What a report says about a column of ratings that was not read."""
+    if name.lower() == "weight":
+        return f"every row counts the same; ignored column '{name}': use it with --weight-col (weight= in Python)"
+    return (
+        f"every row counts; ratings in column '{name}' were ignored: to keep only high ones, give a threshold"
+        " such as --min-rating 4 (min_rating=4 in Python)"
+    )
 
 
 def _from_csr(source: Any, rated: bool) -> Events:

@@ -82,14 +82,8 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765, sta
     heldout: number of validation users, and of test users; below 1, a share of all users; 0 holds out nobody.
     stable: choose users by their ids alone; heldout is then a share.
     """
-    if not 0 <= seed < 2**32:
-        raise DataError(f"seed is {seed}; it must be from 0 to 2^32 − 1")
     users = len(data.users)
-    if stable:
-        order, counts = _stable_order(data.users, heldout, seed)
-    else:
-        n = _heldout_count(heldout, users)
-        order, counts = data.users.order()[np.random.RandomState(seed).permutation(users)], (n, n)
+    order, counts = choose_users(data.users, heldout, seed, stable)
     place = np.empty(users, dtype=np.int32)  # a user's position in the permutation
     place[order] = np.arange(users, dtype=np.int32)
 
@@ -123,6 +117,17 @@ def split_users(data: Interactions, heldout: int | float, seed: int = 98765, sta
 
     validation, test = group(train_users, counts[0]), group(users - counts[1], counts[1])
     return Split(train, validation, test, data if sum(counts) else train)
+
+
+def choose_users(users: Ids, heldout: int | float, seed: int, stable: bool) -> tuple[np.ndarray, tuple[int, int]]:
+    """Positions of the users, first those to train on, then those for validation and for the test; and how many of
+    these there are. See `split_users`."""
+    if not 0 <= seed < 2**32:
+        raise DataError(f"seed is {seed}; it must be from 0 to 2^32 − 1")
+    if stable:
+        return _stable_order(users, heldout, seed)
+    n = _heldout_count(heldout, len(users))
+    return users.order()[np.random.RandomState(seed).permutation(len(users))], (n, n)
 
 
 def _stable_order(users: Ids, heldout: int | float, seed: int) -> tuple[np.ndarray, tuple[int, int]]:
@@ -161,15 +166,23 @@ def _fold(
 ) -> HeldOut:
     """Divide each user's items into history and target."""
     by_user = csr_from_pairs(rows, np.arange(len(rows)), (len(users), max(len(rows), 1)))
-    random = np.random.RandomState(seed)
-    is_target = np.zeros(len(rows), dtype=bool)
-    for user in users.order():
-        pairs = by_user.indices[by_user.indptr[user] : by_user.indptr[user + 1]]
-        if len(pairs) >= MIN_ITEMS_TO_PREDICT:
-            is_target[pairs[random.choice(len(pairs), size=int(TARGET_SHARE * len(pairs)), replace=False)]] = True
+    is_target = np.empty(len(rows), dtype=bool)
+    is_target[by_user.indices] = draw_targets(by_user.indptr, users, seed)
     shape = (len(users), items)
     return HeldOut(
         csr_from_pairs(rows[~is_target], columns[~is_target], shape, None if weights is None else weights[~is_target]),
         csr_from_pairs(rows[is_target], columns[is_target], shape),
         users,
     )
+
+
+def draw_targets(starts: np.ndarray, users: Ids, seed: int) -> np.ndarray:
+    """Which interactions to predict, of users one after the other, whose first ones are at `starts`: a mask."""
+    random = np.random.RandomState(seed)
+    is_target = np.zeros(int(starts[-1]), dtype=bool)
+    counts = np.diff(starts)
+    for user in users.order():
+        count = counts[user]
+        if count >= MIN_ITEMS_TO_PREDICT:
+            is_target[starts[user] + random.choice(count, size=int(TARGET_SHARE * count), replace=False)] = True
+    return is_target

@@ -1,4 +1,8 @@
-"""Tables from a query to PostgreSQL or SQLite, read in batches. The database is opened for reading only."""
+"""Tables from a query to PostgreSQL or SQLite, read in batches. The database is opened for reading only.
+
+PostgreSQL sends the rows through a cursor on the server, SQLite reads them as they are asked for: a result may be
+larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ from macrid.data.databases import (
     reachable,
     sqlite_path,
 )
+from macrid.data.tables import FrameTable, Table
+from macrid.data.types import simplified
 from macrid.errors import DatabaseError, DataError
 
 BATCH = 50_000  # rows
@@ -35,18 +41,61 @@ def read_sql(query: str, url: str) -> pa.Table:
 
     url: such as postgresql://user@host/name or sqlite:///shop.db. UUIDs and JSON objects become text.
     """
-    if is_postgres(url):
-        batches = _from_postgres(query, url)
-    else:
-        batches = _from_sqlite(query, url)
-    names = next(batches)
-    parts: list[list[pa.Array]] = [[] for _ in names]
-    with reachable(url, "the query failed"):
-        for rows in batches:
-            for name, part, values in zip(names, parts, zip(*rows, strict=True), strict=True):
-                part.append(_array(name, values))
-    columns = [_joined(name, part) for name, part in zip(names, parts, strict=True)]
-    return pa.Table.from_arrays(columns, names=names)
+    return QueryTable(query, url).whole()
+
+
+class QueryTable(Table):
+    """The result of a query, read once: some rows at a time, or as a whole."""
+
+    def __init__(self, query: str, url: str, name: str = "query") -> None:
+        """name: in messages."""
+        self.name, self._url = name, url
+        self._rows = _from_postgres(query, url) if is_postgres(url) else _from_sqlite(query, url)
+        self._names: list[str] = next(self._rows)
+        self._set_columns(self._names)
+        self._first: list[list[pa.Array]] = []
+
+    def whole(self) -> pa.Table:
+        """Columns under the names they have in the query."""
+        parts = [*self._taken(), *self._arrays()]
+        columns = [_joined(name, [part[place] for part in parts]) for place, name in enumerate(self._names)]
+        return pa.Table.from_arrays(columns, names=self._names)
+
+    def within(self, rows: int) -> FrameTable | None:
+        """All of it, if there are at most so many rows; otherwise None, and `batches` has them all."""
+        read = 0
+        for part in self._arrays():
+            self._first.append(part)
+            read += len(part[0])
+            if read > rows:
+                return None
+        return FrameTable(self.whole(), self.name)
+
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
+        return FrameTable(self.whole(), self.name).read(columns, text)
+
+    def batches(self, columns: Sequence[str], text: Sequence[str] = ()) -> Iterator[pa.Table]:
+        for first in self._taken():
+            yield self._table(first).select(list(columns))
+        for part in self._arrays():
+            yield self._table(part).select(list(columns))
+
+    def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
+        raise NotImplementedError("a query is read once")
+
+    def _table(self, arrays: list[pa.Array]) -> pa.Table:
+        return simplified(pa.Table.from_arrays(arrays, names=self.columns))
+
+    def _taken(self) -> Iterator[list[pa.Array]]:
+        """What was read before, which need not be kept any longer."""
+        while self._first:
+            yield self._first.pop(0)
+
+    def _arrays(self) -> Iterator[list[pa.Array]]:
+        with reachable(self._url, "the query failed"):
+            for rows in self._rows:
+                columns = zip(*rows, strict=True)
+                yield [_array(name, values) for name, values in zip(self._names, columns, strict=True)]
 
 
 def read_url(text: str | None, file: Path | None, variable: str) -> str:
@@ -68,7 +117,7 @@ def read_url(text: str | None, file: Path | None, variable: str) -> str:
 
 
 def _from_postgres(query: str, url: str) -> Iterator[Any]:
-    """The names of the columns, then rows; with a cursor on the server, so that they need not fit into memory twice."""
+    """The names of the columns, then rows; with a cursor on the server, so that they need not fit into memory."""
     with reachable(url, "cannot open the database"):
         connection = open_postgres(url, {"default_transaction_read_only": "on", "TimeZone": "UTC"})
     with (

@@ -18,6 +18,7 @@ need not know how. Splits that were published have no such files, as there is no
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
@@ -41,6 +42,7 @@ from macrid.files import check_free, claimed, new_folder, recover, writing
 from macrid.version import __version__
 
 FORMAT = 1
+PIECE = 1 << 25  # numbers that are checked at a time
 REMEDY = "recreate the folder with `macrid data prepare … --overwrite`"
 GROUPS = ("train", "validation", "test")
 MATRICES = ("train", "validation_history", "validation_target", "test_history", "test_target")
@@ -70,13 +72,21 @@ def write(
         with new_folder(target) as temporary:
             for name, matrix in _matrices(split):
                 _write_matrix(temporary, name, matrix)
-            for name, table in (("items", _items_table(split)), ("users", _users_table(split))):
-                _write_table(temporary / f"{name}.parquet", table)
             if everyone is not None:
-                _write_everyone(temporary, everyone, len(split.items))
-            text = json.dumps(_about(split, about, everyone), indent=2, ensure_ascii=False)
-            (temporary / "about.json").write_text(text + "\n", encoding="utf-8")
-            manifest.seal(temporary, FILES)
+                _write_matrix(temporary, "everyone", everyone.matrix)
+            write_rest(temporary, split, everyone, about)
+
+
+def write_rest(folder: Path, split: Split, everyone: Interactions | None, about: dict[str, Any] | None) -> None:
+    """All files of a prepared folder but the arrays, which it has."""
+    for name, table in (("items", _items_table(split)), ("users", _users_table(split))):
+        _write_table(folder / f"{name}.parquet", table)
+    if everyone is not None:
+        _write_table(folder / "everyone.users.parquet", pa.table({"id": everyone.users.array}))
+        _write_table(folder / "everyone.items.parquet", _items_table(everyone).slice(len(split.items)))
+    text = json.dumps(_about(split, about, everyone), indent=2, ensure_ascii=False)
+    (folder / "about.json").write_text(text + "\n", encoding="utf-8")
+    manifest.seal(folder, FILES)
 
 
 def read(folder: str | os.PathLike[str]) -> Split:
@@ -94,7 +104,7 @@ def _read(folder: Path) -> Split:
 
     def matrix(name: str) -> sp.csr_array:
         shape = (counts["users"][name.split("_")[0]], counts["items"])
-        return _read_matrix(folder, name, shape, counts["interactions"][name], name in about.get("weights", ()))
+        return read_matrix(folder, name, shape, counts["interactions"][name], name in about.get("weights", ()))
 
     def heldout(group: str) -> HeldOut:
         protocol = about.get("protocol", {}).get(group, HELD_OUT_USERS)
@@ -224,13 +234,6 @@ def _attributes(items: pa.Table) -> pa.Table | None:
     return items.drop_columns(["id"]) if items.num_columns > 1 else None
 
 
-def _write_everyone(folder: Path, everyone: Interactions, items: int) -> None:
-    """items: of the split, which come first."""
-    _write_matrix(folder, "everyone", everyone.matrix)
-    _write_table(folder / "everyone.users.parquet", pa.table({"id": everyone.users.array}))
-    _write_table(folder / "everyone.items.parquet", _items_table(everyone).slice(items))
-
-
 def _read_everyone(folder: Path, about: dict[str, Any], items: pa.Table, train: Interactions) -> Interactions:
     """items: the table of the split's items."""
     counts = about["counts"]["everyone"]
@@ -243,7 +246,7 @@ def _read_everyone(folder: Path, about: dict[str, Any], items: pa.Table, train: 
     except (pa.ArrowException, DataError) as error:
         raise _damaged(path, error) from error
     shape = (counts["users"], counts["items"])
-    matrix = _read_matrix(folder, "everyone", shape, counts["interactions"], "everyone" in about.get("weights", ()))
+    matrix = read_matrix(folder, "everyone", shape, counts["interactions"], "everyone" in about.get("weights", ()))
     report = train.report
     if report is not None and report.mean_weight is not None:
         report = replace(report, mean_weight=float(matrix.data.mean(dtype=np.float64)))
@@ -260,10 +263,10 @@ def _users_table(split: Split) -> pa.Table:
 
 
 def _write_matrix(folder: Path, name: str, matrix: sp.csr_array) -> None:
-    _write_array(folder / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
-    _write_array(folder / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
+    write_array(folder / f"{name}.indptr.npy", matrix.indptr.astype(np.int64, copy=False))
+    write_array(folder / f"{name}.indices.npy", matrix.indices.astype(np.int32, copy=False))
     if _is_weighted(name, matrix):
-        _write_array(folder / f"{name}.weights.npy", matrix.data.astype(np.float32, copy=False))
+        write_array(folder / f"{name}.weights.npy", matrix.data.astype(np.float32, copy=False))
 
 
 def _is_weighted(name: str, matrix: sp.csr_array) -> bool:
@@ -275,7 +278,7 @@ def _write_table(path: Path, table: pa.Table) -> None:
     pa.parquet.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
-def _write_array(path: Path, array: np.ndarray) -> None:
+def write_array(path: Path, array: np.ndarray) -> None:
     """Like `np.save`, but through a Python file, which reports a full disk as soon as it happens."""
     array = np.ascontiguousarray(array)
     with path.open("wb") as file:
@@ -310,7 +313,7 @@ def _read_table(path: Path, rows: int, distinct: bool = True) -> tuple[pa.Table,
         raise _damaged(path, error) from error
 
 
-def _read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int, weighted: bool = False) -> sp.csr_array:
+def read_matrix(folder: Path, name: str, shape: tuple[int, int], nnz: int, weighted: bool = False) -> sp.csr_array:
     indptr = _read_array(folder / f"{name}.indptr.npy", np.dtype(np.int64), shape[0] + 1)
     indices = _read_array(folder / f"{name}.indices.npy", np.dtype(np.int32), nnz)
     weights = _read_array(folder / f"{name}.weights.npy", np.dtype(np.float32), nnz) if weighted else None
@@ -332,13 +335,31 @@ def checked_csr(
         raise ValueError(f"indptr: its shape is {indptr.shape}, not {(shape[0] + 1,)}")
     if indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError("indptr: its values are not row starts")
-    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+    if not all(part.min() >= 0 and part.max() < shape[1] for part in _pieces(indices)):
         raise ValueError(f"indices: it refers to items beyond the {shape[1]:,} there are")
+    largest = np.finfo(np.float32).max
     if weights is not None and not (
-        weights.shape == indices.shape and np.all((weights > 0) & (weights <= np.finfo(np.float32).max))
+        weights.shape == indices.shape and all(np.all((part > 0) & (part <= largest)) for part in _pieces(weights))
     ):
         raise ValueError("weights: its values are not one positive number per interaction")
     return binary_csr(indptr, indices, shape, weights)
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    """An array in parts, each of which may leave memory after its use if it is a map of a file."""
+    for start in range(0, len(array), PIECE):
+        yield array[start : start + PIECE]
+        if len(array) > PIECE:
+            forget(array)
+
+
+def forget(array: np.ndarray) -> None:
+    """Let the pages of a mapped file go, which the system keeps in its cache as long as there is room."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def distinct_ids(array: pa.Array) -> Ids:

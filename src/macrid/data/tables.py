@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
@@ -42,6 +43,7 @@ TITLE_NAMES = ("title", "name", "item_title", "item_name", "product_name", "prod
 
 EVENT_COLUMNS = ("user", "item", "rating", "timestamp")  # of a '::' file without a header
 MOVIE_COLUMNS = ("item", "title", "genres")
+BATCH_ROWS = 1 << 20
 FrameKind = Literal["arrow", "pandas", "polars"]
 RESERVED_COLUMNS = ("id", "popularity")  # used by prepared folders and runs
 
@@ -66,6 +68,12 @@ class Table(ABC):
     @abstractmethod
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
         """Read these columns; those in `text` stay as written, such as '007'."""
+
+    def batches(self, columns: Sequence[str], text: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """These columns, some rows at a time, in order; those in `text` as written."""
+        whole = self.read(columns, text)
+        for start in range(0, whole.num_rows, BATCH_ROWS):
+            yield whole.slice(start, BATCH_ROWS)
 
     @abstractmethod
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
@@ -145,6 +153,19 @@ class ParquetTable(Table):
         except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
             raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
 
+    def batches(self, columns: Sequence[str], text: Sequence[str] = ()) -> Iterator[pa.Table]:
+        wanted = [self.written[self.columns.index(name)] for name in columns]
+        if any(self.written.count(name) > 1 for name in wanted):
+            yield from super().batches(columns, text)
+            return
+        try:
+            with pa.parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
+                for batch in file.iter_batches(BATCH_ROWS, columns=wanted):
+                    part = pa.Table.from_batches([batch]).select(wanted).rename_columns(list(columns))
+                    yield _checked(simplified(part), self.name)
+        except (pa.ArrowException, OSError, UnicodeError, KeyError) as error:
+            raise DataError(f"{self.path}: damaged Parquet file ({first_line(error)})") from error
+
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
         wanted = [self.written[self.columns.index(name)] for name in columns]
         if any(self.written.count(name) > 1 for name in wanted):
@@ -213,40 +234,90 @@ class DelimitedTable(Table):
         line = self.text.line_of(row + self.header, mark, quoted=not self.double_colon)
         return super().place(row) if line is None else f"{super().place(row)} (line {line:,})"
 
+    def options(self, columns: Sequence[str], text: Sequence[str], threads: bool = True) -> dict[str, Any]:
+        """How Arrow is to read these columns."""
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=self.columns, skip_rows=1 if self.header else 0, block_size=8 << 20, use_threads=threads
+            ),
+            "parse_options": pa.csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=False if self.double_colon else '"',
+                newlines_in_values=not self.double_colon,
+            ),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
+            ),
+        }
+
     def read(self, columns: Sequence[str], text: Sequence[str] = (), threads: bool = True) -> pa.Table:
         try:
-            source: Any = self.text.open()
-            if self.double_colon:
-                source = pa.BufferReader(source.read().replace(b"::", b"\x1f"))
-            return pa.csv.read_csv(
-                source,
-                read_options=pa.csv.ReadOptions(
-                    column_names=self.columns,
-                    skip_rows=1 if self.header else 0,
-                    block_size=8 << 20,
-                    use_threads=threads,
-                ),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=self.delimiter,
-                    quote_char=False if self.double_colon else '"',
-                    newlines_in_values=not self.double_colon,
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
-                ),
-            )
+            return pa.csv.read_csv(self._stream(), **self._options(columns, text, threads))
         except pa.ArrowInvalid as error:
-            reason = first_line(error)
-            if "Empty CSV file" in reason:
-                raise DataError(f"{self.path}: no rows") from error
-            if threads and "Expected" in reason:  # only a single thread knows the row number
+            if threads and "Expected" in first_line(error):  # only a single thread knows the row number
                 return self.read(columns, text, threads=False)
-            if row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", reason):
-                place, cells = self.place(int(row[1]) - self.header - 1), shown(row[4])
-                reason = f"{place}: {row[3]} instead of {row[2]} cells: {cells}"
-            raise DataError(f"{self.path}: {reason}") from error
+            raise self._explained(error) from error
         except OSError as error:
-            raise DataError(f"{self.path}: cannot be read to the end ({first_line(error)})") from error
+            raise self._explained(error) from error
+
+    def batches(self, columns: Sequence[str], text: Sequence[str] = ()) -> Iterator[pa.Table]:
+        try:
+            with pa.csv.open_csv(self._stream(), **self._options(columns, text, threads=False)) as reader:
+                for batch in reader:
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._explained(error) from error
+
+    def _stream(self) -> Any:
+        source = self.text.open()
+        return pa.PythonFile(_Replaced(source), mode="r") if self.double_colon else source
+
+    def _options(self, columns: Sequence[str], text: Sequence[str], threads: bool) -> dict[str, Any]:
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=self.columns, skip_rows=1 if self.header else 0, block_size=8 << 20, use_threads=threads
+            ),
+            "parse_options": pa.csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=False if self.double_colon else '"',
+                newlines_in_values=not self.double_colon,
+            ),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
+            ),
+        }
+
+    def _explained(self, error: Exception) -> DataError:
+        """An error of Arrow's, with the line it means."""
+        reason = first_line(error)
+        if isinstance(error, OSError):
+            return DataError(f"{self.path}: cannot be read to the end ({reason})")
+        if "Empty CSV file" in reason:
+            return DataError(f"{self.path}: no rows")
+        if row := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", reason):
+            place, cells = self.place(int(row[1]) - self.header - 1), shown(row[4])
+            reason = f"{place}: {row[3]} instead of {row[2]} cells: {cells}"
+        return DataError(f"{self.path}: {reason}")
+
+
+class _Replaced(io.RawIOBase):
+    """A stream with a single character for each '::', also where a block ends between the two colons."""
+
+    def __init__(self, source: Any) -> None:
+        self._source, self._rest = source, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            block = bytes(self._source.read(size if size >= 0 else None))
+            content = self._rest + block
+            self._rest = b""
+            if block and content.endswith(b":") and (len(content) - len(content.rstrip(b":"))) % 2:
+                content, self._rest = content[:-1], b":"
+            if content or not block:
+                return content.replace(b"::", b"\x1f")
 
 
 def open_table(

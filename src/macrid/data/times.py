@@ -52,7 +52,12 @@ def read_times(column: pa.ChunkedArray, where: str, place: Place = row_text) -> 
     else:
         raise DataError(f"{where}: times have type {column.type}; use timestamps, dates, ISO text or epoch seconds")
     _check_range(times, where, place)
-    return times, f"times are {kind}, {_day(times.min())} to {_day(times.max())}"
+    return times, f"times are {kind}, {span_text(int(times.min()), int(times.max()))}"
+
+
+def span_text(first: int, last: int) -> str:
+    """The days of two times: 2024-01-01 to 2024-05-31."""
+    return f"{_day(first)} to {_day(last)}"
 
 
 def parse_moment(value: Any) -> int:

@@ -178,9 +178,7 @@ class Occurrences:
         weights = np.ones(len(self.pair)) if self.weights is None else self.weights
         if self.half_life is not None:
             assert self.times is not None
-            now = int(self.times.max(initial=0)) if now is None else now
-            ages = np.maximum(now - self.times, 0) / (self.half_life * DAY)
-            weights = weights * 0.5 ** np.minimum(ages, OLDEST)
+            weights = aged(weights, self.times, int(self.times.max(initial=0)) if now is None else now, self.half_life)
         heaviest = np.full(self.pairs, SMALLEST)
         np.maximum.at(heaviest, self.pair, weights)
         return heaviest.astype(np.float32)
@@ -199,6 +197,12 @@ class Occurrences:
         """(pairs,) epoch seconds of each interaction's earliest event."""
         first = self.first_times()
         return None if first is None else first // SECOND
+
+
+def aged(weights: np.ndarray, times: np.ndarray, now: int, half_life: float) -> np.ndarray:
+    """What events weigh at a moment, by their weights when they happened."""
+    ages = np.maximum(now - times, 0) / (half_life * DAY)
+    return np.asarray(weights * 0.5 ** np.minimum(ages, OLDEST))
 
 
 def occurrences_of(

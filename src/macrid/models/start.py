@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from macrid.models.reference import ease_weights
+from macrid.ops.streaming import fits
 
 OVERSAMPLING = 10
 POWER_ITERATIONS = 6
@@ -232,9 +233,9 @@ def item_factors(
 
 
 def _product(matrix: sp.csr_array, device: torch.device | str) -> Callable[[Tensor], Tensor]:
-    """The product with a dense matrix on this device."""
-    if torch.device(device).type == "cpu":
-        return lambda x: torch.from_numpy(matrix @ x.numpy())
+    """The product with a dense matrix on this device, computed on the CPU if it is that or has no room for both."""
+    if not fits(matrix, torch.device(device)):
+        return lambda x: torch.from_numpy(matrix @ x.cpu().numpy()).to(device)
     parts = [torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)]
     tensor: Tensor = torch.sparse_csr_tensor(*parts, matrix.shape)  # type: ignore[call-arg, arg-type]
     return tensor.matmul

@@ -17,22 +17,39 @@ from macrid.ops.sparse import Histories
 class DeviceHistories:
     """A users × items matrix as CSR tensors on a device; its values are weights, of which only the ratios count."""
 
+    is_resident = True
+    """Whether all interactions are on the device."""
+
     def __init__(self, matrix: sp.csr_array, device: torch.device, balance: float = 0.0) -> None:
         self.users, self.balance = matrix.shape[0], balance
         self.longest = int(np.diff(matrix.indptr).max(initial=0))
         self.starts = torch.from_numpy(np.array(matrix.indptr, dtype=np.int64)).to(device)
-        self.items = torch.from_numpy(np.array(matrix.indices, dtype=np.int32)).to(device)
-        self.values = self.totals = None
+        self.totals: Tensor | None = None
+        values = None
         if are_weighted(matrix):
             values = relative(matrix).data
             sums = np.add.reduceat(np.append(values, np.float64(0)), matrix.indptr[:-1]) * (np.diff(matrix.indptr) > 0)
-            self.values = torch.from_numpy(values).to(device)
             self.totals = torch.from_numpy(sums.astype(np.float32)).to(device)
+        self._keep(matrix.indices.astype(np.int32, copy=False), values, device)
+
+    def _keep(self, items: np.ndarray, values: np.ndarray | None, device: torch.device) -> None:
+        """On a CPU this is the memory of the matrix, perhaps a map of a file; nothing is copied."""
+        self.items = shared(items).to(device)
+        self.values = None if values is None else shared(values).to(device)
+
+    def plan(self, batches: Sequence[Tensor]) -> None:
+        """Say which batches will be asked for next, in this order."""
+
+    def popularity(self, items: int) -> Tensor:
+        """The number of users of each item: (items,)"""
+        return torch.bincount(self.items, minlength=items)
 
     def batch(self, users: Tensor) -> Histories:
         """The histories of these users, in order; nothing is copied where kernels read the CSR itself."""
         if kernels.serve(self.starts):
-            starts, stops = self.starts[users], self.starts[users + 1]
+            from macrid.ops.rows_triton import bounds_of
+
+            starts, stops = bounds_of(users, self.starts)
             return Histories(self.items, starts, stops, self.longest, None, self.balance, *self._weights(users))
         return self.copied(users)
 
@@ -65,6 +82,14 @@ class DeviceHistories:
     def _weights(self, users: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The values of all interactions, and the totals of these users."""
         return self.values, None if self.totals is None else self.totals[users]
+
+
+def shared(array: np.ndarray) -> Tensor:
+    """A tensor in the memory of an array, which may be a map of a file that must not be written to."""
+    contiguous = np.ascontiguousarray(array)
+    if contiguous.flags.writeable:
+        return torch.from_numpy(contiguous)
+    return torch.from_dlpack(contiguous)  # type: ignore[attr-defined]
 
 
 def relative(matrix: sp.csr_array) -> sp.csr_array:

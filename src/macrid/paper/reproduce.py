@@ -264,7 +264,7 @@ def _whole(config: Recipe, training: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": config.model,
         "settings": model.settings_class.make(config.settings).model_dump(),
-        "training": TrainingSettings.make(training).model_dump(exclude={"device", "scratch_mib"}),
+        "training": TrainingSettings.make(training).model_dump(exclude={"device", "scratch_mib", "interactions_mib"}),
     }
 
 

@@ -37,7 +37,7 @@ FILE = "checkpoint.safetensors"
 FOLDER = "shards"  # beside it: those files
 START_OVER = "start over with --overwrite"
 DIGESTS = ("interactions", "items", "labels", "warm_start")  # meaningless to people
-MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib", "item_shards")
+MAY_CHANGE = ("epochs", "patience", "device", "scratch_mib", "interactions_mib", "item_shards")
 """Settings that may differ when training resumes."""
 
 
@@ -70,10 +70,10 @@ def fingerprint(data: dict[str, sp.csr_array], settings: dict[str, Any]) -> dict
     digest = hashlib.sha256()
     for name, matrix in data.items():
         digest.update(name.encode())
-        digest.update(matrix.indptr.astype(np.int64).data)
-        digest.update(matrix.indices.astype(np.int32).data)
+        digest.update(matrix.indptr.astype(np.int64, copy=False).data)
+        digest.update(matrix.indices.astype(np.int32, copy=False).data)
         if are_weighted(matrix):
-            digest.update(matrix.data.astype(np.float32).data)
+            digest.update(matrix.data.astype(np.float32, copy=False).data)
     return {"interactions": digest.hexdigest(), **{k: v for k, v in settings.items() if k not in MAY_CHANGE}}
 
 

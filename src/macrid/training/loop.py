@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -24,9 +25,10 @@ from macrid.models.devices import choose_device
 from macrid.models.epoch import Epoch
 from macrid.models.warm import digest_of
 from macrid.ops import kernels
-from macrid.ops.batches import DeviceHistories
+from macrid.ops.ahead import compile_ahead
 from macrid.ops.partition import Precision
 from macrid.ops.shards import WHOLE
+from macrid.ops.streaming import histories_on
 from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
@@ -50,6 +52,7 @@ __all__ = ["check_together", "join", "losses_explained", "train"]
 
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # at least, between two checkpoints
+REHEARSED = 8  # users
 STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU, where a check has to wait, once per epoch
 
 
@@ -83,8 +86,10 @@ def train(
         network.precision = choose_precision(settings.precision, model.device)
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
-        data = _data(matrix, model.device, settings.balance, mesh)
+        data = _data(matrix, model.device, settings, mesh)
         step = _step(network, optimiser, data, torch.Generator(model.device), settings, mesh)
+        if isinstance(step, Step):
+            compile_ahead(partial(_rehearse, model, step, validation), model.device)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
         if model.started_from is not None:
             about["warm_start"] = digest_of(model.started_from)
@@ -161,12 +166,10 @@ def _meet(model: NeuralRecommender, matrix: sp.csr_array, settings: TrainingSett
     return Mesh(matrix.shape[1], settings.item_shards, choose_device(settings.device))
 
 
-def _data(
-    matrix: sp.csr_array, device: torch.device, balance: float, mesh: Mesh | None
-) -> DeviceHistories | DividedHistories:
+def _data(matrix: sp.csr_array, device: torch.device, settings: TrainingSettings, mesh: Mesh | None) -> Any:
     if mesh is None:
-        return DeviceHistories(matrix, device, balance)
-    return DividedHistories(matrix, device, balance, mesh.shards)
+        return histories_on(matrix, device, settings.balance, settings.interactions_mib)
+    return DividedHistories(matrix, device, settings.balance, mesh.shards)
 
 
 def _step(
@@ -194,6 +197,15 @@ def _restore_whole(model: NeuralRecommender, folder: Path | None, state: checkpo
     become_whole(model.network, model.device)
 
 
+def _rehearse(model: NeuralRecommender, step: Step, validation: HeldOut | None) -> None:
+    """Whatever launches the kernels of an epoch, which must not be launched: they would change the weights."""
+    users = torch.arange(step.settings.users_per_step(step.data.users), device=model.device)
+    step.rehearsal()(users)
+    model.network.zero_grad()
+    if validation is not None:
+        model.top(validation.history[:REHEARSED], 1)
+
+
 def _run_epoch(
     model: NeuralRecommender,
     step: Step | ParallelStep,
@@ -207,6 +219,7 @@ def _run_epoch(
     step.beta.fill_(beta_of(model, settings, epoch))
     batches = torch.randperm(users, generator=generator, device=device).split(settings.users_per_step(users))
     sizes = step.data.sizes(batches) if settings.likelihood == "sampled" else [None] * len(batches)
+    step.data.plan(batches)
     losses: list[Tensor] = []
     for number, (batch, size) in enumerate(zip(batches, sizes, strict=True), start=1):
         check_interrupt()

@@ -54,6 +54,9 @@ class DividedHistories:
     def starts(self) -> Tensor:
         return self.own.starts
 
+    def plan(self, batches: Sequence[Tensor]) -> None:
+        """Nothing: all interactions are on the device."""
+
     def sizes(self, batches: Sequence[Tensor]) -> list[int]:
         """The number of interactions of each batch of users, with any item."""
         return torch.stack([self.counts[users].sum() for users in batches]).tolist()

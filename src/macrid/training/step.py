@@ -36,9 +36,17 @@ class Step:
         self.beta = torch.zeros((), device=device)
         self._sampler = None
         if settings.likelihood == "sampled":
-            popularity = torch.bincount(data.items, minlength=len(network.item_vectors))
-            self._sampler = Sampler(popularity, settings.sampling)
-        self._run = Captured(self._exact, generator, device)
+            self._sampler = Sampler(data.popularity(len(network.item_vectors)), settings.sampling)
+        self._run: Callable[[Tensor], Tensor] = self._exact
+        if data.is_resident:  # a batch that is sent to the device is elsewhere each time
+            self._run = Captured(self._exact, generator, device)
+
+    def rehearsal(self) -> Step:
+        """The same step with an optimiser and random numbers of its own."""
+        optimiser = Adam(self.optimiser.parameters, self.optimiser.learning_rate, self.optimiser.l2)
+        step = Step(self.network, optimiser, self.data, Generator(self.beta.device), self.settings)
+        step._run.captures = False
+        return step
 
     def __call__(self, users: Tensor, interactions: int | None = None) -> Tensor:
         """Loss and KL of the batch before the step, means per user: (2,).

@@ -1,0 +1,120 @@
+"""DuckDB with limits to what it takes of memory and threads; what does not fit into memory goes to a folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from macrid.errors import DataError, first_line
+
+SECONDS_BETWEEN = 0.1  # updates of a progress bar
+FLUSHED = 1 << 16  # rows that a thread keeps of each partition before it writes them
+
+
+class Engine:
+    """A connection of its own, for one thread at a time."""
+
+    def __init__(self, folder: Path, memory: int, threads: int | None = None) -> None:
+        """folder: for what is spilled. memory: in bytes."""
+        duckdb = duckdb_or_explain()
+        self._errors, self.folder = duckdb, folder
+        count = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory // 2**20}MiB",
+                "threads": count,
+                "temp_directory": str(folder),
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+        for setting in (
+            "enable_progress_bar = true",
+            "enable_progress_bar_print = false",
+            f"partitioned_write_flush_threshold = {FLUSHED}",
+        ):
+            self._connection.execute(f"SET {setting}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The answer to a short query."""
+        result: list[tuple[Any, ...]] = []
+        self._run(lambda: result.extend(self._connection.execute(query).fetchall()), None)
+        return result
+
+    def run(self, query: str, tell: Callable[[float], None] | None = None) -> None:
+        """Run a long query. tell: is called with the share that is done."""
+        self._run(lambda: self._connection.execute(query), tell)
+
+    def _run(self, action: Callable[[], Any], tell: Callable[[float], None] | None) -> None:
+        """In a thread of its own, so that an interrupt ends it at once."""
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                action()
+            except BaseException as error:  # raised again by the caller's thread
+                failures.append(error)
+
+        thread = threading.Thread(target=work, name="duckdb", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(SECONDS_BETWEEN)
+                if tell is not None:
+                    tell(max(0.0, self._connection.query_progress()) / 100)
+        except BaseException:
+            self._connection.interrupt()
+            thread.join()
+            raise
+        if failures:
+            raise self._explained(failures[0]) from failures[0]
+
+    def _explained(self, error: BaseException) -> BaseException:
+        if not isinstance(error, self._errors.Error):
+            return error
+        reason = first_line(error)
+        if any(text in str(error) for text in ("No space left", "max_temp_directory_size", "File too large", "quota")):
+            return DataError(f"{self.folder.parent}: the disk is full ({reason})")
+        if isinstance(error, self._errors.OutOfMemoryException):
+            return DataError(f"not enough memory ({reason}); allow more with --memory")
+        return QueryError(reason)
+
+
+class QueryError(DataError):
+    """DuckDB could not read what it was given."""
+
+
+def duckdb_or_explain() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise DataError(
+            "several files, or data larger than memory, need DuckDB; install it with `pip install 'macrid[large]'`"
+        ) from None
+    return duckdb
+
+
+def is_installed() -> bool:
+    try:
+        duckdb_or_explain()
+    except DataError:
+        return False
+    return True
+
+
+def quoted(name: str) -> str:
+    """A column in a query."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A string in a query."""
+    return "'" + value.replace("'", "''") + "'"
