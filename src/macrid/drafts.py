@@ -73,6 +73,9 @@ class Draft:
             metrics = runs.read_metrics(self.path)
         except RunError:
             return False
+        if self.model.training is not None:  # what a final training goes by
+            here = {"item_shards": training.item_shards}
+            self.model.training = self.model.training.model_copy(update=here)
         is_final = everyone is not None and "final" in metrics
         table = everyone.table if everyone is not None and is_final else self._table
         if table is not None and not _are_equal(table, self.model.table):  # titles or attributes changed

@@ -18,6 +18,7 @@ from macrid.models.epoch import Epoch, summary
 from macrid.models.macridvae import MacridVAE
 from macrid.models.neighbours import USUAL
 from macrid.settings import TrainingSettings
+from macrid.training.distributed import current
 from macrid.training.estimate import Estimate, duration
 
 Phase = Literal[
@@ -136,6 +137,10 @@ def _fit(
             estimate.after_epoch(record.seconds, training.epochs - record.epoch, queued=model.device.type != "cpu")
 
     tell(Progress(phase, f"{whose}epoch 1/{training.epochs}"))
+    current().announce(
+        {"phase": phase, "settings": model.settings.model_dump(), "training": training.model_dump(exclude_unset=True),
+         "folder": str(folder), "resume": resume}
+    )  # fmt: skip
     model.fit(
         data,
         validation=validation,
@@ -148,6 +153,25 @@ def _fit(
         **training.model_dump(exclude_unset=True),
     )
     return time.perf_counter() - begin
+
+
+def fit_along(
+    model: Any, split: Split, everyone: Interactions | None, labels: Any, first: MacridVAE | None, old: MacridVAE | None
+) -> None:
+    """In any but the first of several processes: take part in its trainings, until nothing is left.
+
+    first, old: the models that the first training, and that on everybody, start from.
+    """
+    validation = split.validation if len(split.validation.users) else None
+    for task in current().tasks():
+        is_first = task["phase"] == "training"
+        trained = model if is_first else type(model)(**task["settings"])
+        data = split.train if is_first or everyone is None else everyone
+        start = first if is_first else old
+        trained.fit(
+            data, validation=validation if is_first else None, labels=labels, checkpoint=task["folder"],
+            resume=task["resume"], **({} if start is None else {"warm_start": start}), **task["training"],
+        )  # fmt: skip
 
 
 def training_metrics(model: Recommender, seconds: float | None = None) -> dict[str, Any]:

@@ -273,7 +273,10 @@ class TrainingSettings(Settings):
     seed: Common[int] = Field(0, ge=0, lt=2**63)
     """Random seed; on a CPU the same seed gives the same model."""
     device: Common[str] = "auto"
-    """A GPU if available (auto), cpu, cuda, or cuda:1 for the second GPU."""
+    """A GPU if available (auto), cpu, cuda, or cuda:1 for the second GPU. Of several processes, each takes its own."""
+    item_shards: int = Field(1, ge=1, le=MOST)
+    """In several processes: parts that the items are divided into, each held by one process; must divide the number of
+    processes. 1: every process has all items."""
 
     def users_per_step(self, users: int) -> int:
         """The batch size for so many train users."""
@@ -301,6 +304,7 @@ class TrainingKeywords(TypedDict, total=False):
     interactions_mib: int | None
     seed: int
     device: str
+    item_shards: int
 
 
 EASE_BASELINE_ITEMS = 8_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,7 +23,7 @@ from macrid.drafts import Draft, begun, is_unfinished
 from macrid.errors import DataError, MacridError, RunError, SettingsError
 from macrid.evaluation.ranking import Evaluation, evaluate
 from macrid.files import claimed
-from macrid.fitting import Progress, Tell, fit_final, fit_first, training_metrics
+from macrid.fitting import Progress, Tell, fit_along, fit_final, fit_first, training_metrics
 from macrid.models import model_class
 from macrid.models.base import Recommender
 from macrid.models.devices import choose_device
@@ -35,6 +36,7 @@ from macrid.remarks import compare
 from macrid.retraining import Earlier, notes, understood
 from macrid.settings import EASE_BASELINE_ITEMS, TrainingSettings
 from macrid.training import checkpoint
+from macrid.training.distributed import LostError, RankError, Ranks, join, losses_explained
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def train(
     Until the run is complete, an earlier one is left alone, and all that was done is kept in `out/training`; no other
     training can write to the folder meanwhile. After an interruption or divergence without an earlier run, the folder
     also has a run with the best weights so far.
+    In processes started by torchrun, all call this with the same arguments; the first one writes the run, and what the
+    others return has no scores.
     """
     watchers = Watchers(callbacks)
     tell = watchers.listening(progress if callable(progress) else None)
@@ -96,15 +100,24 @@ def train(
     _check_possible(recommender, labels)
     choose_device(chosen.get("device", "auto"))
     training = recommender.training_settings(chosen)
-    with claimed(folder, RunError) as claim:
+    ranks = join(training.device)
+    with (
+        ranks.dismissed_at_the_end(),
+        claimed(folder, RunError) if ranks.leads else nullcontext() as claim,
+    ):
+        if claim is None:
+            _take_part(ranks, recommender, data, final, labels, earlier)
+            return TrainedRun(folder, recommender, {})
         _check_folder(folder, resume, overwrite, tell)
         if resume and _is_finished(folder):
             split, _ = _load(data, tell)
+            ranks.share("read")
             everyone = _everyone(split, final, tell)
             fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
             return _finished(recommender, folder, training, fingerprint, tell)
         with begun(folder):
             split, known = _load(data, tell)
+            ranks.share("read")
             _check_epochs(recommender, split, chosen)
             everyone = _everyone(split, final, tell)
             fingerprint = _fingerprint(recommender, split, training, labels, everyone, old)
@@ -126,8 +139,9 @@ def train(
                     assert isinstance(draft.model, MacridVAE)  # no other model starts from a run
                     tell(Progress("comparing", f"comparing with {earlier.run}"))
                     draft.add(DIFF_FILE, earlier.differences(draft.model, draft.path, folder))
-            except (KeyboardInterrupt, MacridError):
-                draft.leave(lambda text: tell(Progress("note", text)))
+            except (KeyboardInterrupt, MacridError) as error:
+                if not isinstance(error, LostError):  # then its launcher is about to end this process
+                    draft.leave(lambda text: tell(Progress("note", text)))
                 watchers.tell("end", None)
                 raise
             draft.publish()
@@ -135,6 +149,32 @@ def train(
     for note in () if old is None else notes(draft.metrics["warm_start"]):
         tell(Progress("note", note))
     return TrainedRun(folder, draft.model, draft.metrics)
+
+
+def _take_part(
+    ranks: Ranks,
+    model: Recommender,
+    data: Split | str | PathLike[str],
+    final: bool,
+    labels: Any,
+    earlier: Earlier | None,
+) -> None:
+    """What any but the first of several processes does: train along."""
+    try:
+        with losses_explained(ranks):
+            ranks.share("read")  # the first process downloads
+            split, _ = _load(data, _ignore)
+            everyone = _everyone(split, final, _ignore)
+            starts = (None, None) if earlier is None else (earlier.start(everyone is not None), earlier.model)
+            fit_along(model, split, everyone, labels, *starts)
+    except MacridError as error:
+        if ranks.has_ended():  # and has said why
+            raise SystemExit(1) from None
+        raise RankError(f"rank {ranks.rank}: {error}") from error
+
+
+def _ignore(progress: Progress) -> None:
+    """Only the first process reports."""
 
 
 def _about(
@@ -272,7 +312,8 @@ def _finished(
 ) -> TrainedRun:
     """The run that a resumed training would lead to, because it is there already."""
     config = runs.read_config(run)
-    if config.get("fingerprint") != fingerprint or config["training"] != training.model_dump():
+    before, now = ({**each, "item_shards": 1} for each in (config["training"], training.model_dump()))
+    if config.get("fingerprint") != fingerprint or before != now:
         raise RunError(f"{run}: training is finished, so there is nothing to resume; train again with --overwrite")
     runs.fill(model, run)
     tell(Progress("note", f"{run}: training is finished"))

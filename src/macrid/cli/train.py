@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -25,7 +26,7 @@ from macrid.cli.common import (
     takes_settings,
     working,
 )
-from macrid.errors import SettingsError
+from macrid.errors import MacridError, SettingsError
 from macrid.recipe import Recipe
 from macrid.settings import (
     EASE_BASELINE_ITEMS,
@@ -60,6 +61,14 @@ def train(
         None,
         help="A CSV or Parquet file about some items: an id column, 'concept' with the item's group, and any"
         " numeric columns, each of which gets a dimension. Cells may be empty.",
+        rich_help_panel=TRAINING,
+    ),
+    processes: int = typer.Option(
+        1,
+        min=1,
+        metavar="N",
+        help="Train in N processes on this machine, one per GPU if it has GPUs; the result is the same. For several"
+        " machines, start this command with torchrun.",
         rich_help_panel=TRAINING,
     ),
     warm_start: Path | None = typer.Option(
@@ -110,14 +119,20 @@ def train(
 
     Example: macrid train today --warm-start runs/yesterday --out runs/today
 
+    Example: macrid train big --processes 4 --item-shards 2 --likelihood sampled --out runs/big
+
     Example: macrid train ml-1m --model ease --regularisation 500 --out runs/ease
 
     Example: macrid train ml-1m --out runs/ml-1m --tensorboard logs/ml-1m --mlflow http://localhost:5000
     """
     from macrid import workflow
     from macrid.runs import TRAINING
+    from macrid.training.distributed import LAUNCHED, LostError, RankError, is_launched
 
+    follows = _take_place(processes)
     recipe = _recipe(model, config)
+    if processes > 1 and not is_launched():
+        _start_processes(processes, recipe)
     callbacks = _callbacks(tensorboard, mlflow, experiment, out)
     settings = _settings(recipe, {**settings, "concepts": number_or_name(settings["concepts"])})
     with Display() as display:
@@ -126,16 +141,50 @@ def train(
                 data, out, model=recipe, preset=preset, labels=labels, warm_start=warm_start, baselines=baselines,
                 final=final, resume=resume, overwrite=overwrite, progress=display, callbacks=callbacks, **settings,
             )  # fmt: skip
+        except MacridError as error:
+            if isinstance(error, LostError) and os.environ.get(LAUNCHED):  # its launcher will say it
+                raise typer.Exit(1) from None
+            if follows and not isinstance(error, RankError) and os.environ.get("LOCAL_RANK") != "0":
+                raise typer.Exit(1) from None  # the first process of this machine says it
+            console.quiet = error_console.quiet = False
+            raise
         except KeyboardInterrupt:
+            if follows:
+                raise typer.Exit(130) from None
             if (out / TRAINING).is_dir():
                 words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
                 error_console.print(f"continue with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
             raise
+    if follows:
+        return
     if json:
         print_json({"run": str(out), **run.metrics})
         return
     print_report(run.metrics)
     console.print(f"{out}: ready; next: {example_command(run.model, out)}", soft_wrap=True)
+
+
+def _take_place(processes: int) -> bool:
+    """Whether this is one of several processes but not the first, and therefore silent."""
+    from macrid.training.distributed import is_launched
+
+    size = int(os.environ["WORLD_SIZE"]) if is_launched() else 1
+    if size > 1 and processes not in (1, size):
+        raise SettingsError(f"--processes is {processes}, but torchrun has started {size}; remove --processes")
+    follows = size > 1 and os.environ["RANK"] != "0"
+    if follows:
+        console.quiet = error_console.quiet = True
+    return follows
+
+
+def _start_processes(processes: int, recipe: Recipe) -> NoReturn:
+    """Run the same command in several processes, and end as they do."""
+    from macrid.models import model_class
+    from macrid.training.launching import launch
+
+    if not model_class(recipe.model).has_epochs:
+        raise SettingsError(f"{recipe.model.lower()} is not trained in epochs; remove --processes")
+    raise typer.Exit(launch(processes, sys.argv[1:]))
 
 
 def _callbacks(tensorboard: Path | None, mlflow: str | None, experiment: str, out: Path) -> list[Callback]:

@@ -36,6 +36,8 @@ from macrid.ops import encoder
 from macrid.ops.batches import relative
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
+from macrid.ops.sharded import sharded_log_likelihood
+from macrid.ops.shards import WHOLE, Shards
 from macrid.ops.sparse import Dropout, Histories, sum_by_concept
 from macrid.ops.topk import Decoder, Mixture
 from macrid.ops.vectors import unit
@@ -97,6 +99,7 @@ class MacridNetwork(nn.Module):
     precision: Precision = "fp32"  # of products in training on a GPU
     scratch: int | None = None  # numbers a step on a CPU may use as scratch memory
     supervision: Supervision | None = None  # the effect of labels, in training only
+    shards: Shards = WHOLE  # the rows of the tables that this process holds, in training only
 
     def __init__(self, items: int, settings: MacridVAESettings) -> None:
         super().__init__()
@@ -153,7 +156,8 @@ class MacridNetwork(nn.Module):
     def log_assignment(self, gumbel: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
         """log c_i: Gumbel-Softmax over s_ik in training, plain softmax without noise: (items, concepts)."""
         vectors = self.item_vectors if vectors is None else vectors
-        return encoder.log_assignment(vectors, self.prototypes, self.assignment_temperature, self.cosine, gumbel)
+        prototypes = self.shards.entering(self.prototypes)
+        return encoder.log_assignment(vectors, prototypes, self.assignment_temperature, self.cosine, gumbel)
 
     def mode_assignment(self) -> Tensor:
         """log c_i when not training: log of one-hot ("hard") or of the probabilities ("soft"): (items, concepts)."""
@@ -178,9 +182,12 @@ class MacridNetwork(nn.Module):
         A weight is the concept's share of what dropout left of the history, to the power of gamma: never above 1.
         """
         if self.share_power is None:
-            return sum_by_concept(contexts, log_assignment, histories, noise.keep, precision), None
+            sums, squares = sum_by_concept(contexts, log_assignment, histories, noise.keep, precision)
+            sums, squares = self.shards.summed(sums, squares)
+            return (sums, squares), None
         with_ones = F.pad(contexts, (0, 1), value=1.0)  # one more dimension: sum_i c_ik
         sums, squares = sum_by_concept(with_ones, log_assignment, histories, noise.keep, precision)
+        sums, squares = self.shards.summed(sums, squares)
         log_shares = encoder.log_shares(sums[..., -1])
         return (sums[..., :-1].contiguous(), squares), self.share_power.clamp(0, STRONGEST) * log_shares
 
@@ -207,8 +214,8 @@ class MacridNetwork(nn.Module):
         """
         s = self.settings
         vectors, contexts, drawn = local or LocalTables(self.item_vectors, self.context_vectors)
-        temperature = self.assignment_temperature
-        items, log_assignment = encoder.assign(vectors, self.prototypes, temperature, self.cosine, noise.gumbel)
+        temperature, prototypes = self.assignment_temperature, self.shards.entering(self.prototypes)
+        items, log_assignment = encoder.assign(vectors, prototypes, temperature, self.cosine, noise.gumbel)
         sums, log_weights = self.summed(contexts, log_assignment, histories, noise, self.precision)
         components, kl = encoder.sample(self.transform(*sums, noise), noise.normal, s.prior_std, self.cosine)
         nll = -self.likelihood(components, log_weights, items, log_assignment, histories, drawn) / histories.batch
@@ -236,6 +243,11 @@ class MacridNetwork(nn.Module):
             items = F.pad(items, (0, 1), value=1.0)
             bound = None if bound is None else bound + STRONGEST * math.log(1 / encoder.SMALLEST + self.concepts)
         mixture = components, items, log_assignment, s.temperature
+        if not self.shards.is_whole:
+            return sharded_log_likelihood(
+                *mixture, histories, self.shards, drawn=drawn, precision=self.precision, bound=bound,
+                scratch=self.scratch,
+            )  # fmt: skip
         if drawn is None:
             return log_likelihood(*mixture, histories, precision=self.precision, bound=bound, scratch=self.scratch)
         return sampled_log_likelihood(*mixture, drawn, precision=self.precision, bound=bound, scratch=self.scratch)
@@ -254,7 +266,7 @@ class MacridNetwork(nn.Module):
 
     def effective_concepts(self) -> float:
         """Concepts in use: exp of the entropy of how items are divided among their most likely concepts."""
-        counts = torch.bincount(self.concept_of(), minlength=self.concepts).double()
+        counts = self.shards.total(torch.bincount(self.concept_of(), minlength=self.concepts)).double()
         return float(torch.exp(torch.special.entr(counts / counts.sum()).sum()))
 
     def direction(self, vectors: Tensor) -> Tensor:
@@ -341,6 +353,10 @@ class MacridVAE(NeuralRecommender):
     def _after_training(self) -> None:
         if self.started_from is not None and self.origin is not None and not self.named_concepts:
             self.renumbered = warm.keep_numbers(self, self.started_from, self.origin)
+
+    def _await_start(self) -> None:
+        if self.started_from is not None:
+            self.origin = warm.origin_of(self.items, self.started_from)
 
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         n, dim = self.network, self.settings.dim

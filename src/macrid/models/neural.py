@@ -22,6 +22,7 @@ from macrid.models.memory import check_memory
 from macrid.models.neighbours import Neighbours
 from macrid.models.results import Encoding, Posterior
 from macrid.models.warm import training_from
+from macrid.ops.shards import leads
 from macrid.ops.sparse import Histories
 from macrid.ops.topk import BLOCK, Decoder, Mixture, pairs, top
 from macrid.progress import watched
@@ -58,6 +59,9 @@ class NeuralRecommender(Recommender):
     @abstractmethod
     def _start(self, matrix: sp.csr_array, seed: int) -> None:
         """Initialise the network's parameters."""
+
+    def _await_start(self) -> None:
+        """What to do instead while the first of several processes initialises the parameters."""
 
     @property
     @abstractmethod
@@ -106,7 +110,9 @@ class NeuralRecommender(Recommender):
         on_epoch: called with an `Epoch` after each epoch, such as `print`; on_step with (steps done, steps per epoch).
         progress: show a bar; by default in a notebook, unless on_epoch or on_step is given.
         training: the fields of `macrid.settings.TrainingSettings`: epochs, batch_size, learning_rate, seed, device, …
+        In processes started by torchrun, all call `fit` with the same arguments; the first one has the model then.
         """
+        from macrid.training.loop import check_together, join, losses_explained
         from macrid.training.loop import train as train_network
 
         data = checked(train, validation)
@@ -115,12 +121,15 @@ class NeuralRecommender(Recommender):
             training = training_from(warm_start, training)  # type: ignore[assignment]
         self.started_from = warm_start
         settings = self.training_settings(training)
+        ranks = join(settings.device)
         with (
+            losses_explained(ranks),
             on_device(choose_device(settings.device)),
             explained(self, settings, data.matrix.shape[0]),
             watched(progress, is_watched=on_epoch is not None or on_step is not None) as bar,
         ):
             checked_labels = None if labels is None else self.read_labels(labels, data.items)
+            check_together(self, data.matrix, validation, settings)
             self.prepare(data, settings)
             self.validation, self.min_rating = validation, min_rating_of(data)
             if bar is not None:
@@ -135,7 +144,8 @@ class NeuralRecommender(Recommender):
                 self.is_training = False
             if bar is not None and self.log:
                 bar.show(f"{len(self.log)} epochs", 1, 1, summary(self.log))
-            self._after_training()
+            if ranks.leads:
+                self._after_training()
         return self
 
     def check_warm_start(self, old: Any) -> None:
@@ -149,11 +159,15 @@ class NeuralRecommender(Recommender):
         """Set up an untrained network."""
         self.training = training
         device = choose_device(training.device)
-        check_memory(self, len(data.users), len(data.items), training, device)
+        check_memory(self, len(data.users), -(-len(data.items) // training.item_shards), training, device)
         self.items, self.table, self.popularity = data.items, data.table, data.popularity
         self.network = self._build(len(data.items))
-        self._start(data.matrix, training.seed)
-        self.network.to(device)
+        if leads():
+            self._start(data.matrix, training.seed)
+        else:
+            self._await_start()
+        if training.item_shards == 1:  # otherwise it may be too large for one
+            self.network.to(device)
         self.log = []
         self._forget()
 

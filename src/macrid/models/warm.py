@@ -97,7 +97,7 @@ def settings_from(old: MacridVAE, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def training_from(old: Recommender, given: Mapping[str, Any]) -> dict[str, Any]:
     """The training settings of the earlier model, with a shorter schedule, except those given."""
-    before = {} if old.training is None else old.training.model_dump(exclude={"device"})
+    before = {} if old.training is None else old.training.model_dump(exclude={"device", "item_shards"})
     return {**before, **TRAINING, **given}
 
 

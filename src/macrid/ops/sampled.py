@@ -66,12 +66,21 @@ class Local:
     hidden: Tensor  # (batch, draws) 1 where a draw is the user's own item
 
 
-def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Generator) -> Local:
-    """Draw negatives for a batch whose `histories` hold only its interactions."""
+def gather(
+    histories: Histories, sampler: Sampler, negatives: int, generator: Generator, within: slice | None = None
+) -> Local:
+    """Draw negatives for a batch whose `histories` hold only its interactions.
+
+    within: the items that this process has, if not all; `histories` and the result count from the first of them.
+    """
     items = histories.items.long()
-    drawn = sampler.draw(negatives, generator)
+    drawn, log_q = sampler.draw(negatives, generator), sampler.log_q
+    log_negatives = torch.log(torch.tensor(float(negatives)))
+    if within is not None:
+        drawn = drawn[(drawn >= within.start) & (drawn < within.stop)] - within.start
+        log_q, negatives = log_q[within], len(drawn)
     everything = torch.cat([items, drawn])
-    if kernels.serve(items):
+    if within is None and kernels.serve(items):
         rows, count, place = _unique(everything, min(len(everything), sampler.items))
     else:
         rows, place = torch.unique(everything, return_inverse=True)
@@ -81,7 +90,7 @@ def gather(histories: Histories, sampler: Sampler, negatives: int, generator: Ge
     times = torch.zeros(len(rows), device=items.device).index_add_(0, draws, torch.ones(negatives, device=items.device))
     first = torch.full((len(rows),), negatives, device=items.device)
     first = first.scatter_reduce_(0, draws, torch.arange(negatives, device=items.device), "amin")
-    log_weights = times[draws].log() - torch.log(torch.tensor(float(negatives))) - sampler.log_q[drawn]
+    log_weights = times[draws].log() - log_negatives - log_q[drawn]
     repeated = first[draws] != torch.arange(negatives, device=items.device)
     log_weights = log_weights.masked_fill(repeated, -torch.inf)
 

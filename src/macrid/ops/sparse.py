@@ -40,6 +40,8 @@ class Histories:
     """x_ui of each interaction, in the order of `items`; None if all are 1."""
     totals: Tensor | None = None
     """(batch,) the sum of each user's values, if there are any."""
+    user_weights: Tensor | None = None
+    """(batch,) `weights`, if they depend on more users or interactions than these."""
 
     @property
     def batch(self) -> int:
@@ -58,6 +60,8 @@ class Histories:
     @cached_property
     def weights(self) -> Tensor:
         """The weight of each user: items^−balance, scaled so that interactions keep their mean weight: (batch,)"""
+        if self.user_weights is not None:
+            return self.user_weights
         counts, mass = self.counts.double(), self.mass.double()
         if self.balance == 0:
             return torch.ones_like(counts)

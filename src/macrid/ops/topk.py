@@ -152,6 +152,20 @@ def top(
     hidden: (rows, columns) to exclude. allowed: (items,) True where an item may be chosen. If fewer than n are left,
     others follow with −inf. Z_u always sums over all items. The order of equal scores is unspecified.
     """
+    positions, scores, log_z = top_scores(decoder, mixture, n, hidden=hidden, allowed=allowed)
+    return positions, scores - log_z[:, None]
+
+
+@torch.no_grad()
+def top_scores(
+    decoder: Decoder,
+    mixture: Mixture,
+    n: int,
+    *,
+    hidden: tuple[Tensor, Tensor] | None = None,
+    allowed: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `top`, with scores log p_ui (batch, n), and log Z_u (batch,)."""
     components, log_weights, linear = mixture
     z = components.div(decoder.temperature).transpose(0, 1).contiguous()  # (concepts, batch, dim)
     log_w = z.new_zeros(z.shape[:2]) if log_weights is None else log_weights.t().contiguous()  # (concepts, batch)
@@ -160,7 +174,7 @@ def top(
         linear = None if linear is None else linear[:, decoder.order]
         allowed = None if allowed is None else allowed[decoder.order]
         hidden = None if hidden is None else (hidden[0], decoder.place[hidden[1]])
-    positions, log_p = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)]
+    positions, log_p, log_z = [z.new_empty(0, n, dtype=torch.long)], [z.new_empty(0, n)], [z.new_empty(0)]
     for first in range(0, len(components), scorer.users):
         of_block = None if hidden is None else _within(hidden, 0, first, first + scorer.users)
         users = slice(first, first + scorer.users)
@@ -168,7 +182,8 @@ def top(
         best = _top(scorer, of_users, n, of_block, allowed)
         positions.append(best[0])
         log_p.append(best[1])
-    return torch.cat(positions), torch.cat(log_p)
+        log_z.append(best[2])
+    return torch.cat(positions), torch.cat(log_p), torch.cat(log_z)
 
 
 class _Users(NamedTuple):
@@ -181,8 +196,8 @@ class _Users(NamedTuple):
 
 def _top(
     scorer: _Scorer, users: _Users, n: int, hidden: tuple[Tensor, Tensor] | None, allowed: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """As `top`, for one block of users."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `top_scores`, for one block of users."""
     z = users.z
     log_z = z.new_full((z.shape[1],), -torch.inf)
     values, positions = z.new_empty(z.shape[1], 0), z.new_empty(z.shape[1], 0, dtype=torch.long)
@@ -200,7 +215,7 @@ def _top(
         if start > 0:
             values, kept = values.topk(min(n, values.shape[1]), dim=1)
             positions = positions.gather(1, kept)
-    return positions if scorer.order is None else scorer.order[positions], scorer.log(values) - log_z[:, None]
+    return positions if scorer.order is None else scorer.order[positions], scorer.log(values), log_z
 
 
 class _Scorer:

@@ -23,7 +23,8 @@ FORMAT = 1
 TRAINING = "training"  # the subfolder of an unfinished training
 DRAFT = "draft"  # in it: the run so far
 FINAL = "final"  # in it: the checkpoint of the training on everybody
-IN_TRAINING = (DRAFT, FINAL, checkpoint.FILE, f".{checkpoint.FILE}.lock", "lock")  # what may be in it
+IN_TRAINING = (DRAFT, FINAL, checkpoint.FILE, checkpoint.FOLDER, f".{checkpoint.FILE}.lock", "lock")
+"""What may be in it."""
 REMEDY = "restore it from a copy, or train again"
 INDENTED = 3  # levels of JSON that have a line for each entry
 PART = 4 << 20  # bytes at both ends of the weights that identify them

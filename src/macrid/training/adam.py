@@ -41,15 +41,18 @@ class Adam:
         by_rows: Mapping[Tensor, Tensor] | None = None,
         rows: Tensor | None = None,
         count: Tensor | None = None,
+        norm: Tensor | None = None,
     ) -> None:
         """One step with the gradients clipped to a norm of `clip`.
 
         by_rows: table → gradient of its `rows` (rows, dim), all distinct; other rows keep their moments.
         count: how many of the rows count, all if None.
+        norm: of all gradients, if some of them are in other processes.
         """
         by_rows = by_rows or {}
         whole = {p: p.grad for p in self.parameters if p.grad is not None}
-        norm = nn.utils.get_total_norm([*whole.values(), *by_rows.values()], foreach=True)
+        if norm is None:
+            norm = nn.utils.get_total_norm([*whole.values(), *by_rows.values()], foreach=True)
         scale = (norm / clip).clamp(min=1.0)
         for parameter in (*whole, *by_rows):
             self._begin(parameter)

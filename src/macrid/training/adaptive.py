@@ -7,7 +7,7 @@ the items, so it is compared with its mean over all pairs, not with a fixed numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -33,23 +33,24 @@ def merge_alike(network: MacridNetwork, optimiser: Adam, below: float) -> bool:
     while network.concepts > 1:
         assignment = network.log_assignment().double().exp()  # (items, concepts)
         first, second = torch.triu_indices(network.concepts, network.concepts, 1, device=assignment.device)
-        distances = divergences(assignment)[first, second]
+        distances = divergences(assignment, network.shards.total)[first, second]
         closest = int(distances.argmin())
         if not distances[closest] < below * distances.mean():
             break
-        merge(network, optimiser, int(first[closest]), int(second[closest]), assignment.sum(dim=0))
+        mass = network.shards.total(assignment.sum(dim=0))
+        merge(network, optimiser, int(first[closest]), int(second[closest]), mass)
     return network.concepts < before
 
 
-def divergences(assignment: Tensor) -> Tensor:
+def divergences(assignment: Tensor, total: Callable[[Tensor], Tensor] = lambda part: part) -> Tensor:
     """JS(p, q) = H((p + q) / 2) − (H(p) + H(q)) / 2 in nats, of the items of every two concepts: (concepts, concepts).
 
-    assignment: c, (items, concepts).
+    assignment: c, (items, concepts). total: the sum over processes, if each has some of the items.
     """
-    mass = assignment.sum(dim=0).clamp(min=torch.finfo(assignment.dtype).tiny)  # never 0
+    mass = total(assignment.sum(dim=0)).clamp(min=torch.finfo(assignment.dtype).tiny)  # never 0
     p = (assignment / mass).T.contiguous()  # p_{i|k}: (concepts, items)
-    entropy = torch.special.entr(p).sum(dim=1)
-    middle = torch.stack([torch.special.entr((p + one) / 2).sum(dim=1) for one in p])
+    entropy = total(torch.special.entr(p).sum(dim=1))
+    middle = total(torch.stack([torch.special.entr((p + one) / 2).sum(dim=1) for one in p]))
     return (middle - (entropy + entropy[:, None]) / 2).clamp(min=0)
 
 

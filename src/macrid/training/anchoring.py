@@ -9,7 +9,7 @@ would wander from one to another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from macrid.models.macridvae import MacridNetwork, MacridVAE, Supervision
+    from macrid.models.macridvae import MacridNetwork, MacridVAE
     from macrid.ops.sampled import Local
+    from macrid.ops.shards import Shards
 
 WEIGHT = 0.3  # from 0.1 to 1, lists are about equally accurate
 
@@ -36,6 +37,10 @@ class Anchor:
     def to(self, device: torch.device) -> Anchor:
         return Anchor(self.targets.to(device), self.weights.to(device), self.scale)
 
+    def of(self, shards: Shards, device: torch.device) -> Anchor:
+        """For the items of one process."""
+        return Anchor(shards.of_table(self.targets), shards.of_table(self.weights), self.scale).to(device)
+
     def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
         """vectors: (rows, dim) of all items, or of those drawn, which then stand for all."""
         targets, weights = self.targets, self.weights
@@ -43,16 +48,20 @@ class Anchor:
             targets, weights = targets[drawn.rows], weights[drawn.rows]
             if drawn.count is not None:
                 weights = weights * (torch.arange(len(vectors), device=vectors.device) < drawn.count)
-            weights = weights / weights.sum().clamp(min=1e-12)
+            weights = weights / network.shards.total(weights.sum()).clamp(min=1e-12)
         logs = network.log_assignment(vectors=vectors)
-        return -self.scale * ((targets * logs).sum(dim=1) * weights).sum()
+        (total,) = network.shards.summed(((targets * logs).sum(dim=1) * weights).sum())
+        return -self.scale * total
 
 
 @dataclass(frozen=True)
 class Together:
     """Several terms of the loss."""
 
-    parts: tuple[Supervision, ...]
+    parts: tuple[Any, ...]
+
+    def of(self, shards: Shards, device: torch.device) -> Together:
+        return Together(tuple(part.of(shards, device) for part in self.parts))
 
     def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
         return torch.stack([part.loss(network, vectors, drawn) for part in self.parts]).sum()

@@ -20,28 +20,35 @@ from torch import Tensor
 
 from macrid.errors import CollapseWarning, RunError, SettingsError, TrainingError
 from macrid.evaluation.agreement import is_collapsed
-from macrid.evaluation.ranking import evaluate
 from macrid.files import claimed
+from macrid.models.devices import choose_device
 from macrid.models.epoch import Epoch
 from macrid.models.warm import digest_of
 from macrid.ops import kernels
 from macrid.ops.ahead import compile_ahead
 from macrid.ops.partition import Precision
+from macrid.ops.shards import WHOLE
 from macrid.ops.streaming import histories_on
 from macrid.settings import TrainingSettings
 from macrid.training import adaptive
 from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
+from macrid.training.distributed import check_together, current, join, losses_explained
 from macrid.training.interrupts import no_lost_interrupts
 from macrid.training.linear import add_neighbours
+from macrid.training.mesh import Mesh, become_whole
+from macrid.training.parallel import DividedHistories, ParallelStep
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
+from macrid.training.validation import validation_ndcg
 
 if TYPE_CHECKING:
     from macrid.data.labels import Labels
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
+
+__all__ = ["check_together", "join", "losses_explained", "train"]
 
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # at least, between two checkpoints
@@ -61,21 +68,28 @@ def train(
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train `model.network` in place and fill `model.log`; the best weights are kept even if interrupted."""
+    """Train `model.network` in place and fill `model.log`; the best weights are kept even if interrupted.
+
+    In several processes, all call this together, and the first one has the result.
+    """
     folder = None if checkpoint is None else Path(checkpoint)
     check_fits(model)
+    ranks, mesh = current(), _meet(model, matrix, settings)
     with (
         supervised(model, labels, matrix, settings),
-        nullcontext() if folder is None else claimed(folder / checkpoints.FILE, RunError),
+        nullcontext() if folder is None or not ranks.leads else claimed(folder / checkpoints.FILE, RunError),
         no_lost_interrupts() as check_interrupt,
     ):
         network: Any = model.network
+        if mesh is not None:
+            mesh.divide(network)
         network.precision = choose_precision(settings.precision, model.device)
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
-        data = histories_on(matrix, model.device, settings.balance, settings.interactions_mib)
-        step = Step(network, optimiser, data, torch.Generator(model.device), settings)
-        compile_ahead(partial(_rehearse, model, step, validation), model.device)
+        data = _data(matrix, model.device, settings, mesh)
+        step = _step(network, optimiser, data, torch.Generator(model.device), settings, mesh)
+        if isinstance(step, Step):
+            compile_ahead(partial(_rehearse, model, step, validation), model.device)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
         if model.started_from is not None:
             about["warm_start"] = digest_of(model.started_from)
@@ -87,11 +101,12 @@ def train(
         progress = state.progress
         if model.started_from is not None:
             state.average.update()  # half of the start was learned
-        if folder is not None and not resume:
+        if folder is not None and not resume and ranks.leads:
             checkpoints.remove(folder)
-        elif folder is not None:
-            progress = checkpoints.read(folder, state)
+        elif folder is not None and resume:
+            progress = checkpoints.read(folder, state, WHOLE if mesh is None else mesh.shards)
             model.log = [Epoch(**line) for line in progress.log]
+            _check_progress(ranks.share(progress.epoch), progress.epoch, folder)
 
         written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
@@ -99,15 +114,15 @@ def train(
                 started = time.monotonic()
                 epoch = progress.epoch + 1
                 loss, kl = _run_epoch(model, step, epoch, on_step, check_interrupt)
-                _check_weights(model, epoch)
+                _check_weights(model, epoch, mesh)
                 may_merge = adapts and not adaptive.settled([record.concepts or 0 for record in model.log])
                 if may_merge and adaptive.merge_alike(network, optimiser, model.settings.merge_below):
-                    step = Step(network, optimiser, data, step.generator, settings)
+                    step = _step(network, optimiser, data, step.generator, settings, mesh)
                     state.average.weights.pop("prototypes", None)
                     progress.best_score = -1.0  # the best was for another number of concepts
                 state.average.update()
                 with state.average.used():
-                    ndcg = None if validation is None else evaluate(model, validation, ("ndcg@100",))["ndcg@100"].mean
+                    ndcg = None if validation is None else validation_ndcg(model, validation, mesh)
                     is_best = ndcg is None or ndcg > progress.best_score
                     if is_best:
                         state.best = {name: value.detach().clone() for name, value in network.state_dict().items()}
@@ -120,16 +135,66 @@ def train(
                 progress.epoch = epoch
                 if on_epoch is not None:
                     on_epoch(record)
-                if folder is not None and time.monotonic() - written > CHECKPOINT_SECONDS:
-                    checkpoints.write(folder, state)
+                if folder is not None and ranks.share(time.monotonic() - written > CHECKPOINT_SECONDS):
+                    checkpoints.write(folder, state, mesh)
                     written = time.monotonic()
             if folder is not None:
-                checkpoints.write(folder, state)
+                checkpoints.write(folder, state, mesh)
+        except BaseException:
+            if mesh is not None and mesh.leads and not mesh.shards.is_whole:
+                _restore_whole(model, folder, state)
+            raise
         finally:
             if state.best:
                 network.load_state_dict(state.best)
+    if mesh is not None:
+        mesh.collect(network)
+    if not ranks.leads:
+        return
     add_neighbours(model, matrix, validation)
     _warn_of_collapse(model)
+
+
+def _meet(model: NeuralRecommender, matrix: sp.csr_array, settings: TrainingSettings) -> Mesh | None:
+    """The place of this process among others; None if it is alone."""
+    ranks, network = current(), model.network
+    if ranks.size == 1:
+        return None
+    concepts = ranks.share(getattr(network, "concepts", None))  # the first process has chosen their number
+    if concepts is not None and not ranks.leads:
+        network.prototypes.data = network.prototypes.data.new_empty(concepts, network.prototypes.shape[1])
+    return Mesh(matrix.shape[1], settings.item_shards, choose_device(settings.device))
+
+
+def _data(matrix: sp.csr_array, device: torch.device, settings: TrainingSettings, mesh: Mesh | None) -> Any:
+    if mesh is None:
+        return histories_on(matrix, device, settings.balance, settings.interactions_mib)
+    return DividedHistories(matrix, device, settings.balance, mesh.shards)
+
+
+def _step(
+    network: Any, optimiser: Adam, data: Any, generator: torch.Generator, settings: TrainingSettings, mesh: Mesh | None
+) -> Step | ParallelStep:
+    if mesh is None:
+        return Step(network, optimiser, data, generator, settings)
+    return ParallelStep(network, optimiser, data, generator, settings, mesh)
+
+
+def _check_progress(first: int, own: int, folder: Path) -> None:
+    if first != own:
+        raise RunError(
+            f"{folder}: rank {current().rank} sees a checkpoint of epoch {own}, rank 0 one of epoch {first}; all"
+            " processes need the same folder, such as on a shared disk"
+        )
+
+
+def _restore_whole(model: NeuralRecommender, folder: Path | None, state: checkpoints.State) -> None:
+    """After an interruption, with the items divided: the best weights of the last checkpoint, if there is one."""
+    best, log = ({}, []) if folder is None else checkpoints.read_best(folder)
+    state.best, model.log = {}, [Epoch(**line) for line in log] if best else []
+    for name, parameter in model.network.named_parameters():
+        parameter.data = best.get(name, parameter.data).to(parameter.device)
+    become_whole(model.network, model.device)
 
 
 def _rehearse(model: NeuralRecommender, step: Step, validation: HeldOut | None) -> None:
@@ -143,7 +208,7 @@ def _rehearse(model: NeuralRecommender, step: Step, validation: HeldOut | None) 
 
 def _run_epoch(
     model: NeuralRecommender,
-    step: Step,
+    step: Step | ParallelStep,
     epoch: int,
     on_step: Callable[[int, int], None] | None,
     check_interrupt: Callable[[], None],
@@ -179,9 +244,10 @@ def _check_finite(losses: list[Tensor], epoch: int, steps: int, model: NeuralRec
         )
 
 
-def _check_weights(model: NeuralRecommender, epoch: int) -> None:
+def _check_weights(model: NeuralRecommender, epoch: int, mesh: Mesh | None) -> None:
     """The last step of an epoch can overflow the weights after the last loss was computed."""
-    if not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters()):
+    overflow = not all(torch.isfinite(parameter.norm()) for parameter in model.network.parameters())
+    if overflow if mesh is None else mesh.any(overflow):
         _stop(f"weights overflowed in the last step of epoch {epoch}", model)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from macrid.data.labels import Labels
 from macrid.evaluation.agreement import ranks_of
 from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.models.start import item_factors, spherical_kmeans
+from macrid.ops.shards import WHOLE, Shards, leads
 
 if TYPE_CHECKING:
     from macrid.models.neural import NeuralRecommender
@@ -56,7 +57,7 @@ def supervised(
         assert isinstance(model, MacridVAE)  # no other model reads labels
         matrix = binary_csr(matrix.indptr, matrix.indices, matrix.shape)  # labels spread to whatever users have
         supervision = supervision_from(labels, matrix, model.network.concepts, training.label_weight, training.seed)
-        if model.settings.start != "random" and model.started_from is None:
+        if model.settings.start != "random" and model.started_from is None and leads():
             begin(model.network, supervision)
         model.labelled = {"concepts": list(labels.concept_names), "dimensions": list(labels.attributes)}
         parts.append(supervision.to(model.device))
@@ -187,10 +188,17 @@ class Supervision:
     classes: int  # the first concepts, which have a label
     weight: float
 
+    TABLES = ("targets", "trust", "scores", "score_trust", "groups")
+
     def to(self, device: torch.device) -> Supervision:
-        for name in ("targets", "trust", "scores", "score_trust", "groups"):
+        for name in self.TABLES:
             setattr(self, name, getattr(self, name).to(device))
         return self
+
+    def of(self, shards: Shards, device: torch.device) -> Supervision:
+        """For the items of one process."""
+        tables: dict[str, Any] = {name: shards.of_table(getattr(self, name)) for name in self.TABLES}
+        return replace(self, **tables).to(device)
 
     def loss(self, network: MacridNetwork, vectors: Tensor, drawn: Local | None) -> Tensor:
         """weight · (cross-entropy of concepts, mean over items, + sum over attributes of 1 − correlation): ().
@@ -206,27 +214,34 @@ class Supervision:
             trust = self.trust[rows] if real is None else self.trust[rows] * real
             logs = network.log_assignment(vectors=vectors)[:, : self.classes]
             items = len(vectors) if real is None else real.sum()
-            total = total - ((self.targets[rows, : self.classes] * logs).sum(dim=1) * trust).sum() / items
+            if not network.shards.is_whole:
+                items = network.shards.total(torch.as_tensor(items, dtype=vectors.dtype, device=vectors.device))
+            (entropy,) = network.shards.summed(((self.targets[rows, : self.classes] * logs).sum(dim=1) * trust).sum())
+            total = total - entropy / items
         if self.scores.shape[1]:
             trust = self.score_trust[rows] if real is None else self.score_trust[rows] * real[:, None]
             values = network.direction(vectors)[:, : self.scores.shape[1]]
-            total = total + (1 - correlations(values, self.scores[rows], trust, self.groups[rows], self.count)).sum()
+            scores, groups = self.scores[rows], self.groups[rows]
+            total = total + (1 - correlations(values, scores, trust, groups, self.count, network.shards)).sum()
         return self.weight * total
 
 
-def correlations(values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, count: int) -> Tensor:
+def correlations(
+    values: Tensor, scores: Tensor, trust: Tensor, groups: Tensor, count: int, shards: Shards = WHOLE
+) -> Tensor:
     """Weighted correlation of each column with its scores, averaged over groups by weight: (columns,).
 
-    values, scores, trust: (items, columns); groups: (items,) below `count`.
+    values, scores, trust: (items, columns); groups: (items,) below `count`. shards: these may be some of the items.
     """
 
     def within(each: Tensor) -> Tensor:  # (groups, columns)
-        return each.new_zeros(count, each.shape[1]).index_add(0, groups, each)
+        (sums,) = shards.summed(each.new_zeros(count, each.shape[1]).index_add(0, groups, each))
+        return sums
 
     mass = within(trust)
     divisor = mass.clamp(min=1e-12)
-    x = values - (within(trust * values) / divisor).index_select(0, groups)
-    y = scores - (within(trust * scores) / divisor).index_select(0, groups)
+    x = values - shards.entering(within(trust * values) / divisor).index_select(0, groups)
+    y = scores - shards.entering(within(trust * scores) / divisor).index_select(0, groups)
     xy, xx, yy = (within(trust * product) for product in (x * y, x * x, y * y))
     by_group = xy / (xx * yy + 1e-12).sqrt()
     return (by_group * mass).sum(dim=0) / mass.sum(dim=0).clamp(min=1e-12)
