@@ -444,7 +444,7 @@ def _weigh(STARTS, STOPS, MASS, WEIGHTS, COUNTS, B, balance, HAS_MASS: tl.conste
 
 def weights_of(histories: Histories) -> tuple[Tensor, Tensor]:
     """`histories.weights`, and times `histories.mass`, in single precision: (batch,) each."""
-    if "weights" in histories.__dict__:  # known already
+    if histories.user_weights is not None:
         weights = histories.weights.float()
         return weights, weights * histories.mass
     starts, mass = histories.starts, histories.totals
