@@ -88,7 +88,7 @@ def train(
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
         data = _data(matrix, model.device, settings, mesh)
         step = _step(network, optimiser, data, torch.Generator(model.device), settings, mesh)
-        if isinstance(step, Step):
+        if mesh is None:
             compile_ahead(partial(_rehearse, model, step, validation), model.device)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
         if model.started_from is not None:
@@ -197,7 +197,7 @@ def _restore_whole(model: NeuralRecommender, folder: Path | None, state: checkpo
     become_whole(model.network, model.device)
 
 
-def _rehearse(model: NeuralRecommender, step: Step, validation: HeldOut | None) -> None:
+def _rehearse(model: NeuralRecommender, step: Any, validation: HeldOut | None) -> None:
     """Whatever launches the kernels of an epoch, which must not be launched: they would change the weights."""
     users = torch.arange(step.settings.users_per_step(step.data.users), device=model.device)
     step.rehearsal()(users)
