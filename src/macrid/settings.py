@@ -265,7 +265,7 @@ class TrainingSettings(Settings):
     label_weight: Training[float] = Field(0.1, ge=0)
     """With labels: the weight of an error about an item relative to one about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
-    """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
+    """Precision of matrix products; auto uses bf16 where the hardware has it."""
     scratch_mib: int = Field(16, ge=1, le=10**6)
     """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
     seed: Common[int] = Field(0, ge=0, lt=2**63)
