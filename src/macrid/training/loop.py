@@ -32,6 +32,7 @@ from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 from macrid.training.interrupts import no_lost_interrupts
+from macrid.training.likelihoods import described, likelihood_for, settled
 from macrid.training.linear import add_neighbours
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
@@ -71,7 +72,6 @@ def train(
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
         data = DeviceHistories(matrix, model.device, settings.balance)
-        step = Step(network, optimiser, data, torch.Generator(model.device), settings)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
         if model.started_from is not None:
             about["warm_start"] = digest_of(model.started_from)
@@ -88,6 +88,10 @@ def train(
         elif folder is not None:
             progress = checkpoints.read(folder, state)
             model.log = [Epoch(**line) for line in progress.log]
+        progress.likelihood = progress.likelihood or likelihood_for(network, matrix, settings, model.device)
+        settings = settled(settings, progress.likelihood, matrix.shape[1])
+        model.settled = described(settings)
+        step = Step(network, optimiser, data, torch.Generator(model.device), settings)
 
         written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
