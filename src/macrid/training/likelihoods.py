@@ -32,8 +32,10 @@ ENCODER = 60
 """Operations as costly as an exponential for every number of the components, in either kind of step."""
 GATHERED = 24
 """The same for every number of a row that a sampled step gathers and updates."""
-MASKED = 2.5
-"""How many times as costly as in an exact step a logit is in a sampled one, which hides users' own items."""
+LOGIT = 2.5
+"""The same for every logit of an exact step: its exponential, and what else passes over it."""
+MASKED = 4.5
+"""The same for every logit of a sampled step, which hides users' own items."""
 SLOWEST = 2e9, 5e7
 """`Rates` that no machine in use falls below."""
 PRODUCTS = {"cpu": 3, "cuda": 4}
@@ -89,7 +91,7 @@ def step_seconds(size: Size, rates: Rates, device: str = "cpu") -> tuple[float, 
     rows = size.batch * size.concepts
     products = 2.0 * PRODUCTS[device] * rows * size.dim  # per item
     common = ENCODER * rows * size.dim / rates.exponential
-    exact = size.items * (products / rates.product + rows / rates.exponential)
+    exact = size.items * (products / rates.product + LOGIT * rows / rates.exponential)
     sampled = size.negatives * (products / rates.product + MASKED * rows / rates.exponential)
     touched = min(size.items, size.batch * size.per_user + size.negatives)
     sampled += GATHERED * touched * size.dim / rates.exponential
