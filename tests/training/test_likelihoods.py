@@ -20,6 +20,8 @@ CHEAP = {"epochs": 3, "patience": 9, "device": "cpu", "batch_size": 40}
 
 
 def always(patch, likelihood):
+    """Have auto choose this, and train on until the end."""
+    patch.setattr(likelihoods, "STALLED", (100, 0.0))
     patch.setattr(likelihoods, "choice_for", lambda *_: likelihoods.Choice(likelihood, 0.0, 0.0))
 
 
@@ -123,3 +125,25 @@ def test_a_checkpoint_of_an_exact_training_goes_on_under_auto(shop_split, monkey
     always(monkeypatch, "sampled")
     assert (tmp_path / FILE).exists()
     assert fit(shop_split, checkpoint=tmp_path, resume=True).settled == {"likelihood": "exact"}
+
+
+@pytest.mark.parametrize(
+    ("scores", "stalled"),
+    [
+        ([0.1, 0.1001, 0.1002, 0.1003, 0.1004, 0.1005], True),
+        ([0.1, 0.1001, 0.1002, 0.1003, 0.1004, 0.1011], False),
+        ([0.1, 0.1, 0.1, 0.1, 0.1], False),
+        ([0.05, 0.1, 0.1, 0.1, 0.1, 0.1], False),
+        ([None] * 20, False),
+    ],
+    ids=["half a percent in five epochs", "more than one", "too early to say", "one of six was worth it", "no scores"],
+)
+def test_five_epochs_that_gain_less_than_a_percent_are_a_stall(scores, stalled):
+    assert likelihoods.has_stalled(scores) is stalled
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "sampled"])
+def test_only_a_chosen_sampled_training_ends_when_it_stalls(shop_split, monkeypatch, likelihood):
+    always(monkeypatch, "sampled")
+    monkeypatch.setattr(likelihoods, "STALLED", (1, 10.0))
+    assert len(fit(shop_split, likelihood=likelihood, epochs=4).log) == (2 if likelihood == "auto" else 4)

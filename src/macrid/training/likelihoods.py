@@ -9,7 +9,7 @@ rough, so sampling has to be several times faster, and exact training slow enoug
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +36,8 @@ LOGIT = 2.5
 """The same for every logit of an exact step: its exponential, and what else passes over it."""
 MASKED = 4.5
 """The same for every logit of a sampled step, which hides users' own items."""
+STALLED = 5, 0.01
+"""Where auto chose sampling, training also ends after so many epochs that raise the best score by less than this."""
 SLOWEST = 2e9, 5e7
 """`Rates` that no machine in use falls below."""
 PRODUCTS = {"cpu": 3, "cuda": 4}
@@ -101,6 +103,13 @@ def step_seconds(size: Size, rates: Rates, device: str = "cpu") -> tuple[float, 
 def settled(settings: TrainingSettings, likelihood: Likelihood, items: int) -> TrainingSettings:
     """With a choice made, for so many items."""
     return settings.model_copy(update={"likelihood": likelihood, "negatives": settings.negatives_of(items)})
+
+
+def has_stalled(scores: Sequence[float | None]) -> bool:
+    """Whether the last epochs of a training, given by its validation scores, were hardly worth their time."""
+    epochs, gain = STALLED
+    known = [score for score in scores if score is not None]
+    return len(known) > epochs and max(known) < (1 + gain) * max(known[:-epochs])
 
 
 def described(settings: TrainingSettings) -> dict[str, Any]:

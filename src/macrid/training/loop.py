@@ -32,7 +32,7 @@ from macrid.training import checkpoint as checkpoints
 from macrid.training.adam import Adam
 from macrid.training.average import Average
 from macrid.training.interrupts import no_lost_interrupts
-from macrid.training.likelihoods import described, likelihood_for, settled
+from macrid.training.likelihoods import described, has_stalled, likelihood_for, settled
 from macrid.training.linear import add_neighbours
 from macrid.training.step import Step
 from macrid.training.supervision import supervised
@@ -89,6 +89,7 @@ def train(
             progress = checkpoints.read(folder, state)
             model.log = [Epoch(**line) for line in progress.log]
         progress.likelihood = progress.likelihood or likelihood_for(network, matrix, settings, model.device)
+        was_chosen = settings.likelihood == "auto" and progress.likelihood == "sampled"
         settings = settled(settings, progress.likelihood, matrix.shape[1])
         model.settled = described(settings)
         step = Step(network, optimiser, data, torch.Generator(model.device), settings)
@@ -96,6 +97,8 @@ def train(
         written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
             while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
+                if was_chosen and has_stalled([record.ndcg for record in model.log]):
+                    break
                 started = time.monotonic()
                 epoch = progress.epoch + 1
                 loss, kl = _run_epoch(model, step, epoch, on_step, check_interrupt)
