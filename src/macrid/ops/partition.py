@@ -223,7 +223,8 @@ class _Blocks:
             logits = part if self.wide is None else self.wide[: len(part)].copy_(part)
             logits.add_(self.by_concept)
             if hidden is not None:
-                logits.masked_fill_(hidden[rows, None] != 0, -torch.inf)
+                mask = torch.zeros_like(logits[:, 0]).masked_fill_(hidden[rows] != 0, -torch.inf)
+                logits.add_(mask[:, None])  # several times faster than filling all concepts
             yield rows, logits, _softmax_(logits.flatten(1))
             if self.wide is not None:
                 part.copy_(logits)
