@@ -32,10 +32,12 @@ ENCODER = 60
 """Operations as costly as an exponential for every number of the components, in either kind of step."""
 GATHERED = 24
 """The same for every number of a row that a sampled step gathers and updates."""
-LOGIT = 2.5
-"""The same for every logit of an exact step: its exponential, and what else passes over it."""
-MASKED = 4.5
+LOGIT = {"cpu": 2.5, "cuda": 0.0}
+"""The same for every logit of an exact step: its exponential, and what else passes over it. Kernels hide that."""
+MASKED = {"cpu": 4.5, "cuda": 0.0}
 """The same for every logit of a sampled step, which hides users' own items."""
+PROBE = {"cpu": (448, 4096), "cuda": (4096, 8192)}
+"""Rows and items of the product that is timed: enough to leave the cache, or to fill a GPU."""
 STALLED = 5, 0.01
 """Where auto chose sampling, training also ends after so many epochs that raise the best score by less than this."""
 SLOWEST = 2e9, 5e7
@@ -93,8 +95,8 @@ def step_seconds(size: Size, rates: Rates, device: str = "cpu") -> tuple[float, 
     rows = size.batch * size.concepts
     products = 2.0 * PRODUCTS[device] * rows * size.dim  # per item
     common = ENCODER * rows * size.dim / rates.exponential
-    exact = size.items * (products / rates.product + LOGIT * rows / rates.exponential)
-    sampled = size.negatives * (products / rates.product + MASKED * rows / rates.exponential)
+    exact = size.items * (products / rates.product + LOGIT[device] * rows / rates.exponential)
+    sampled = size.negatives * (products / rates.product + MASKED[device] * rows / rates.exponential)
     touched = min(size.items, size.batch * size.per_user + size.negatives)
     sampled += GATHERED * touched * size.dim / rates.exponential
     return common + exact, common + max(sampled, SAMPLED_SECONDS[device])
@@ -144,7 +146,7 @@ def choice_for(network: Any, matrix: sp.csr_array, settings: TrainingSettings, d
 def measured_rates(device: torch.device, precision: str) -> Rates:
     """Of this machine, on as many threads as torch uses: the best of several times."""
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    rows, dim, items = 448, 100, 4096  # 64 users with 7 concepts, and enough items to leave the cache
+    (rows, items), dim = PROBE[device.type], 100
     left, right = torch.zeros(rows, dim, device=device, dtype=kind), torch.zeros(dim, items, device=device, dtype=kind)
     product, logits = left @ right, torch.zeros(rows, items, device=device)
     products = _best(lambda: torch.mm(left, right, out=product), device)
