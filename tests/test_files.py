@@ -12,7 +12,7 @@ import pytest
 
 from macrid import files
 from macrid.errors import DataError
-from macrid.files import claimed, lock, new_folder, recover, replace_folder, write_atomically, writing
+from macrid.files import claimed, lock, new_files, new_folder, recover, replace_folder, write_atomically, writing
 from tests.failing import operations, with_failure
 
 
@@ -91,6 +91,33 @@ def test_a_new_folder_replaces_the_old_one_with_all_its_files(tmp_path):
             (temporary / text).write_text(text)
     assert names(tmp_path / "run") == ["new"]
     assert names(tmp_path) == ["run"]
+
+
+def test_files_that_go_together_appear_when_all_are_complete_the_named_one_last(tmp_path, monkeypatch):
+    (tmp_path / "a.onnx").write_text("old")
+    order, replace = [], os.replace
+    monkeypatch.setattr(os, "replace", lambda *args: order.append(args[1].name) or replace(*args))
+    with new_files(tmp_path / "a.onnx") as temporary:
+        for name in ("a.onnx", "a.items", "z.data"):
+            (temporary / name).write_text("new")
+        assert names(tmp_path) == [temporary.name, "a.onnx"]
+    assert order == ["a.items", "z.data", "a.onnx"]
+    assert names(tmp_path) == ["a.items", "a.onnx", "z.data"]
+    assert (tmp_path / "a.onnx").read_text() == "new"
+
+
+def test_an_error_while_making_files_leaves_the_old_ones(tmp_path):
+    (tmp_path / "a.onnx").write_text("old")
+
+    def interrupted() -> None:
+        with new_files(tmp_path / "a.onnx") as temporary:
+            (temporary / "a.onnx").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names(tmp_path) == ["a.onnx"]
+    assert (tmp_path / "a.onnx").read_text() == "old"
 
 
 def test_an_error_while_filling_leaves_the_old_folder_and_no_temporary(tmp_path):

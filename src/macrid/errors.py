@@ -14,6 +14,10 @@ class DatabaseError(MacridError):
     """A database that cannot be reached, or does not do what was asked."""
 
 
+class ClusterError(MacridError):
+    """A Ray cluster that cannot be reached, or lost the work it was given."""
+
+
 class SettingsError(MacridError, ValueError):
     """An unknown setting, or a value out of range."""
 

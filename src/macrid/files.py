@@ -54,6 +54,32 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> None
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary sibling folder to fill; it replaces `path` if the block succeeds and is removed otherwise."""
     target = Path(path).resolve()
+    with _temporary_folder(target) as temporary:
+        yield temporary
+        replace_folder(temporary, target)
+
+
+@contextmanager
+def new_files(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder to fill with a file and others that go with it.
+
+    If the block succeeds, they replace those beside `path`, one by one and `path` itself last.
+    """
+    target = Path(path).resolve()
+    with _temporary_folder(target) as temporary:
+        yield temporary
+        made = sorted(temporary.iterdir(), key=lambda file: (file.name == target.name, file.name))
+        for file in made:
+            _sync(file)
+        for file in made:
+            os.replace(file, target.with_name(file.name))
+        temporary.rmdir()
+        _sync(target.parent)
+
+
+@contextmanager
+def _temporary_folder(target: Path) -> Iterator[Path]:
+    """Beside the target; if the block fails, it is removed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
     temporary = _temporary(target)
@@ -63,7 +89,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         if descriptor is not None:
             lock(descriptor)
         yield temporary
-        replace_folder(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr, zscore
+from scipy.stats import rankdata, spearmanr, zscore
 from sklearn import metrics
 
 from macrid.errors import CollapseWarning, DataError
@@ -21,6 +21,7 @@ from macrid.evaluation.agreement import (
     matched_accuracy,
     nmi,
     purity,
+    ranks_of,
     scores_of,
     spearman,
 )
@@ -160,3 +161,11 @@ def test_unknown_values_have_no_scores_and_no_correlation():
     with warnings.catch_warnings(action="error"):
         assert np.isnan(scores_of(np.full(4, np.nan))).all()
         assert spearman(np.zeros(0), np.zeros(0)) == 0
+
+
+@given(st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), max_size=30))
+def test_ranks_are_those_of_scipy_with_ties_averaged(rows):
+    values = np.array(rows, dtype=float).reshape(-1, 3)
+    values[:, 2] = np.arange(len(values))[::-1]  # without ties
+    np.testing.assert_array_equal(ranks_of(values), rankdata(values, axis=0).reshape(values.shape))
+    np.testing.assert_array_equal(ranks_of(values[:, 0]), rankdata(values[:, 0]))

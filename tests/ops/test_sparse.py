@@ -74,8 +74,8 @@ def chunks(request, monkeypatch):
     pytest.importorskip("triton")
     from macrid.ops import sparse_triton
 
-    monkeypatch.setattr(sparse_triton, "CHUNK", request.param[0])
-    monkeypatch.setattr(sparse_triton, "CHUNKS_OF_A_PROGRAM", request.param[1])
+    for name in ("SUM", "SUM_BACKWARD", "POSITIVES", "POSITIVES_BACKWARD"):
+        monkeypatch.setattr(sparse_triton, name, sparse_triton.Chunks(*request.param, warps=4))
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float32])

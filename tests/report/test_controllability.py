@@ -157,13 +157,13 @@ def test_only_the_most_popular_items_of_a_large_catalogue_are_listed(world, monk
     model, heldout, columns = world
     monkeypatch.setattr(controllability, "MOST_LISTED", 60)
     listed = []
-    best = controllability._Decoded.best
+    moving = controllability._Decoded.moving
 
-    def listing(self, users, components, n, seen, items):
+    def listing(self, users, items):
         listed.append(items)
-        return best(self, users, components, n, seen, items)
+        return moving(self, users, items)
 
-    monkeypatch.setattr(controllability._Decoded, "best", listing)
+    monkeypatch.setattr(controllability._Decoded, "moving", listing)
     found = measure(model, heldout, [knob(model, columns[0], SIZE)], columns=columns, chance=False).knobs[0]
     popular = np.sort(np.argsort(-model.popularity, kind="stable")[:60])
     assert {len(items) for items in listed} == {60}

@@ -130,7 +130,8 @@ def test_knobs_are_measured_on_the_lists_that_steering_gives(either, part):
     direction, everything = along(space, 2, 1), np.arange(len(model.items))
     decoded = _Decoded(split.test, *space.encode(split.test.history), space.decoder, True, everything, model.neighbours)
     seen = split.test.history[users]
-    lists = decoded.best(users, decoded.moved(users, [direction], to=part), 10, seen, everything)
+    moved = decoded.moved(users, [direction], to=part)
+    lists = decoded.moving(users, everything).best(moved[None], [2], 10)[:, 0]
     value = direction.low + part * (direction.high - direction.low)
     for user, start in enumerate(State.all_of(space, seen)):
         state = start.after([Move(concept=2, dimension=1, to=value)], bounded=False).state

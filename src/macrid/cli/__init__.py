@@ -14,6 +14,7 @@ from macrid.cli import (
     diff,
     doctor,
     evaluate,
+    export,
     inspect,
     items,
     map,
@@ -57,6 +58,7 @@ app.command()(axes.axes)
 app.command()(names.names)
 app.add_typer(items.app, name="items")
 app.command("map")(map.draw_map)
+app.command()(export.export)
 app.command(cls=Command)(serve.serve)
 app.command(cls=Command)(studio.studio)
 app.command()(mcp.mcp)

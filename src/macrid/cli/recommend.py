@@ -22,6 +22,7 @@ from macrid.cli.common import (
     table,
     working,
 )
+from macrid.cli.parts import recommend_to_folder
 from macrid.cli.rules import rules_from, show_rules, takes_rules
 from macrid.errors import DataError
 from macrid.pictures.drawing import shortened
@@ -40,7 +41,9 @@ def recommend(
     n: int = typer.Option(10, "-n", "--number", help="How many items."),
     exclude_seen: bool = typer.Option(True, "--exclude-seen/--keep-seen", help="Whether to leave out the history."),
     input: Path | None = for_many(None, help="A table of users and items (Parquet or CSV), one event per row."),
-    output: Path | None = for_many(None, help="The Parquet file to write."),
+    output: Path | None = for_many(
+        None, help="The Parquet file to write; or a folder for parts, where --input may be one, too, or a pattern."
+    ),
     user_col: str | None = for_many(None, help="User column of --input; guessed by default."),
     item_col: str | None = for_many(None, help="Item column of --input; guessed by default."),
     rating_col: str | None = for_many(None, help="Rating column of --input; guessed by default."),
@@ -49,6 +52,10 @@ def recommend(
     ),
     encoding: str | None = for_many(None, help="Encoding of --input if it is text; by default decided by its content."),
     overwrite: bool = for_many(False, "--overwrite", help="Replace --output if it exists."),
+    ray: str | None = for_many(
+        None, metavar="ADDRESS", help="Spread the parts over a Ray cluster: local, auto, ray://HOST:10001 or HOST:6379."
+    ),
+    parts: int | None = for_many(None, min=1, max=4096, help="Parts of a folder. Default: one per 200,000 events."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or cuda:N."),
     explain: bool = typer.Option(False, "--explain", help="Show why each item has its place, in parts that add up."),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
@@ -63,6 +70,8 @@ def recommend(
     Example: macrid recommend runs/ml-1m --history 260,1196 --where "year > 1990" --diversity 0.3 --at-most genres=3
 
     Example: macrid recommend runs/ml-1m --input users.parquet --output recs.parquet -n 50
+
+    Example: macrid recommend runs/ml-1m --input events/ --output recs --ray auto -n 50
     """
     if (input is None) != (output is None):
         raise typer.BadParameter("--input and --output go together")
@@ -70,14 +79,21 @@ def recommend(
         raise typer.BadParameter("give --history, or --input and --output")
     if explain and input is not None:
         raise typer.BadParameter("--explain needs --history")
-    if output is not None and output.suffix.lower() not in (".parquet", ".pq"):
+    in_parts = output is not None and (not output.suffix or output.is_dir())
+    if (ray is not None or parts is not None) and not in_parts:
+        raise typer.BadParameter("--ray and --parts need --input, and a folder as --output (a name without .parquet)")
+    if output is not None and not in_parts and output.suffix.lower() not in (".parquet", ".pq"):
         raise typer.BadParameter(
             f"--output {output}: recommendations are written as Parquet; use a name ending in .parquet"
         )
     if output is not None and not output.resolve().parent.is_dir():
         raise DataError(f"{output}: no folder {output.resolve().parent}; create it first")
-    if output is not None and output.exists() and not overwrite:
+    if output is not None and not in_parts and output.exists() and not overwrite:
         raise DataError(f"{output}: already exists; choose another file or add --overwrite")
+    if ray is not None:
+        from macrid.cluster.connecting import check
+
+        check(ray)
     from macrid.runs import load
 
     with working("loading"):
@@ -92,7 +108,12 @@ def recommend(
             "rating": number_or_name(rating_col),
         }
         how = {**columns, "min_rating": min_rating, "encoding": encoding}
-        counts = _recommend_for_all(model, input, output, n, how, {**rules, "exclude_seen": exclude_seen})
+        rules |= {"exclude_seen": exclude_seen}
+        if in_parts:
+            places = {"ray": ray, "device": device, "parts": parts, "overwrite": overwrite}
+            counts = recommend_to_folder(model, run, input, output, n, how, rules, places)
+        else:
+            counts = _recommend_for_all(model, input, output, n, how, rules)
         if json:
             print_json(counts)
         else:

@@ -50,6 +50,9 @@ def tune(
     fix: list[str] = typer.Option([], metavar="NAME=VALUE", help="Fix a setting; repeatable."),
     *,
     timeout: float | None = typer.Option(None, metavar="MINUTES", help="Start no new trial after this many minutes."),
+    ray: str | None = typer.Option(
+        None, metavar="ADDRESS", help="Train on a Ray cluster: local, auto, ray://HOST:10001 or HOST:6379."
+    ),
     json: bool = typer.Option(False, "--json", help="JSON on standard output."),
     **training: Any,
 ) -> None:
@@ -58,12 +61,18 @@ def tune(
     Example: macrid tune ml-1m --trials 200 --out tuned/ml-1m
 
     Example: macrid tune data/ --model multvae --fix hidden_layers=1 --timeout 60 --out tuned/multvae
+
+    Example: macrid tune data/ --ray auto --storage postgresql+psycopg://user@host/name --jobs 32 --out tuned/
     """
     training, fixed = options_for(TrainingSettings, training), _fixed(fix)
     from macrid.data.databases import hidden_password
     from macrid.models import model_class
     from macrid.tuning.search import Search, check_counts, check_settings, default_jobs
 
+    if ray is not None:
+        from macrid.cluster.connecting import check
+
+        check(ray)
     check_counts(trials, jobs, confirm, timeout)
     check_settings(model, fixed, training)
     if not model_class(model).has_epochs:
@@ -73,11 +82,18 @@ def tune(
     _check_folder(out, name, storage)
     split, _ = load_split(data)
     with _made(out):
-        search = Search(split, model, storage or _database(out), name, fixed, training.pop("seed", 0), training)
+        place = out if ray is None else out.resolve()  # workers have other working folders
+        search = Search(split, model, storage or _database(place), name, fixed, training.pop("seed", 0), training)
     _check_search(search, out)
     try:
         with _display(trials, out / BEST) as show:
-            search.run(trials, jobs or default_jobs(), confirm, None if timeout is None else timeout * 60, show)
+            seconds = None if timeout is None else timeout * 60
+            if ray is None:
+                search.run(trials, jobs or default_jobs(), confirm, seconds, show)
+            else:
+                from macrid.cluster.trials import run_on_ray
+
+                run_on_ray(ray, search, trials, jobs, confirm, seconds, show)
     except KeyboardInterrupt:
         error_console.print(f"{search.progress(0).done} trials are done and kept; interrupted ones will be repeated")
         error_console.print(f"continue with: {shlex.join(['macrid', *sys.argv[1:]])}", soft_wrap=True)

@@ -25,7 +25,7 @@ from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
 from macrid.concepts.space import Space, draw, space_of, with_range
 from macrid.data.attributes import POPULARITY, Column, columns_of, named_column
 from macrid.errors import RequestError
-from macrid.evaluation.agreement import scores_of
+from macrid.evaluation.agreement import ranks_of, scores_of
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 
@@ -269,13 +269,11 @@ def _centred_by_fold(vectors: np.ndarray, fold: np.ndarray) -> np.ndarray:
 
 def _strengths(held_out: np.ndarray, scores: np.ndarray, directions: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Rank correlation of scores with their predictions, each from directions fitted without its fold: (columns,)."""
-    from scipy.stats import rankdata
-
     predictions, strengths = np.empty(scores.shape), np.zeros(scores.shape[1])
     for number in range(FOLDS):
         predictions[fold == number] = held_out[fold == number] @ directions[number].T
     for known, columns in columns_by_pattern(scores):
-        ranks = rankdata(predictions[np.ix_(known, columns)], axis=0)
+        ranks = ranks_of(predictions[np.ix_(known, columns)])
         ranks = (ranks - ranks.mean(axis=0)) / np.maximum(ranks.std(axis=0), 1e-12)
         strengths[columns] = (ranks * scores[np.ix_(known, columns)]).mean(axis=0)  # scores: mean 0, variance 1
     return strengths

@@ -117,7 +117,7 @@ def _towards(space: Space, attribute: str) -> list[Direction]:
     model, directions = space.model, []
     known = {column.name: column for column in space.columns}
     column = known[attribute] if attribute in known else named_column(model, attribute)
-    users = None if model.sample is None else (space.components(model.sample), space.confidence(model.sample))
+    users = space.sample
     for k in range(space.concepts):
         items, random = space.members(k), np.random.default_rng(k)
         if not column.is_usable(items):

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from macrid.concepts.meaning import Axes
 from macrid.concepts.space import Space, draw
 from macrid.data.attributes import POPULARITY, Column
+from macrid.evaluation.agreement import ranks_of
 
 PRIOR = 20.0  # items
 SHUFFLES = 199
@@ -251,9 +252,7 @@ def _patterns(known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _ranks(numbers: np.ndarray) -> np.ndarray:
     """Ranks in each column, with mean 0 and length 1; 0 in a constant column: (n, columns)."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(numbers, axis=0)
+    ranks = ranks_of(numbers)
     ranks -= ranks.mean(axis=0)
     lengths = np.sqrt(np.square(ranks).sum(axis=0))
     return (ranks / np.maximum(lengths, 1e-12)).astype(np.float32)

@@ -48,6 +48,7 @@ class Space:
     facts: dict[int, Facts] = field(default_factory=dict, repr=False)
     """Cached attributes of each concept's items."""
     _turned: dict[int, tuple[Axes | None, np.ndarray]] = field(default_factory=dict, repr=False)
+    _sample: list[tuple[sp.csr_array, tuple[np.ndarray, np.ndarray]]] = field(default_factory=list, repr=False)
 
     @property
     def log_assignment(self) -> Tensor:
@@ -143,6 +144,16 @@ class Space:
     def components(self, histories: sp.csr_array) -> np.ndarray:
         """(users, concepts, dim)"""
         return self.encode(histories)[0]
+
+    @property
+    def sample(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Components and confidence of the users that the model keeps, encoded once; None if there are none."""
+        users = self.model.sample
+        if users is None:
+            return None
+        if not self._sample or self._sample[0][0] is not users:
+            self._sample[:] = [(users, (self.components(users), self.confidence(users)))]
+        return self._sample[0][1]
 
     def encode(self, histories: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Components (users, concepts, dim), and the log of each concept's weight (users, concepts)."""

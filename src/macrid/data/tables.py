@@ -213,28 +213,28 @@ class DelimitedTable(Table):
         line = self.text.line_of(row + self.header, mark, quoted=not self.double_colon)
         return super().place(row) if line is None else f"{super().place(row)} (line {line:,})"
 
+    def options(self, columns: Sequence[str], text: Sequence[str], threads: bool = True) -> dict[str, Any]:
+        """How Arrow is to read these columns."""
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=self.columns, skip_rows=1 if self.header else 0, block_size=8 << 20, use_threads=threads
+            ),
+            "parse_options": pa.csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=False if self.double_colon else '"',
+                newlines_in_values=not self.double_colon,
+            ),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
+            ),
+        }
+
     def read(self, columns: Sequence[str], text: Sequence[str] = (), threads: bool = True) -> pa.Table:
         try:
             source: Any = self.text.open()
             if self.double_colon:
                 source = pa.BufferReader(source.read().replace(b"::", b"\x1f"))
-            return pa.csv.read_csv(
-                source,
-                read_options=pa.csv.ReadOptions(
-                    column_names=self.columns,
-                    skip_rows=1 if self.header else 0,
-                    block_size=8 << 20,
-                    use_threads=threads,
-                ),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=self.delimiter,
-                    quote_char=False if self.double_colon else '"',
-                    newlines_in_values=not self.double_colon,
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=list(columns), column_types=dict.fromkeys(text, pa.string())
-                ),
-            )
+            return pa.csv.read_csv(source, **self.options(columns, text, threads))
         except pa.ArrowInvalid as error:
             reason = first_line(error)
             if "Empty CSV file" in reason:

@@ -139,15 +139,39 @@ def _together(sizes: np.ndarray, shares: np.ndarray) -> float:
     return float((np.square(sizes).sum() - np.square(shares).sum()) / 2)
 
 
+def ranks_of(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1, ties averaged, in each column: (n,) or (n, columns); without NaN.
+
+    What `scipy.stats.rankdata` returns, without importing scipy.stats, which takes as long as a small training.
+    """
+    order = np.argsort(values, axis=0, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=0)
+    place = np.arange(1.0, len(values) + 1)
+    if values.ndim == 1:
+        ordered_ranks = _averaged(ordered, place)
+    else:
+        ordered_ranks = np.repeat(place[:, None], values.shape[1], axis=1)
+        for column in np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0)):
+            ordered_ranks[:, column] = _averaged(ordered[:, column], place)
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, ordered_ranks, axis=0)
+    return ranks
+
+
+def _averaged(ordered: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The mean place of equal values: (n,), both in ascending order."""
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, np.int64)
+    counts = np.diff(np.append(starts, len(ordered)))
+    return np.repeat(place[starts] + (counts - 1) / 2, counts)
+
+
 def scores_of(values: np.ndarray) -> np.ndarray:
     """(items,) ranks with mean 0 and variance 1; NaN stays NaN."""
-    from scipy.stats import rankdata
-
     known = np.isfinite(values)
     scores = np.full(len(values), np.nan)
     if not known.any():
         return scores
-    ranks = rankdata(values[known])
+    ranks = ranks_of(values[known])
     scores[known] = (ranks - ranks.mean()) / max(float(ranks.std()), 1e-12)
     return scores
 

@@ -190,7 +190,7 @@ class MacridNetwork(nn.Module):
         for depth, layer in enumerate(self.layers):
             if depth < len(noise.keep_hidden):
                 hidden = hidden * noise.keep_hidden[depth]
-            hidden = layer(hidden)
+            hidden = encoder.affine(hidden, layer.get_parameter("weight"), layer.get_parameter("bias"))
             if depth < len(self.layers) - 1:
                 hidden = torch.tanh(hidden)
         if self.whole is None:

@@ -32,7 +32,9 @@ class DeviceHistories:
     def batch(self, users: Tensor) -> Histories:
         """The histories of these users, in order; nothing is copied where kernels read the CSR itself."""
         if kernels.serve(self.starts):
-            starts, stops = self.starts[users], self.starts[users + 1]
+            from macrid.ops.rows_triton import bounds_of
+
+            starts, stops = bounds_of(users, self.starts)
             return Histories(self.items, starts, stops, self.longest, None, self.balance, *self._weights(users))
         return self.copied(users)
 

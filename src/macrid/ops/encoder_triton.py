@@ -15,7 +15,8 @@ from torch import Tensor
 from macrid.ops.partition_triton import SIZES, width_of
 from macrid.ops.vectors import EPSILON
 
-ROWS = 16  # of a table in one program
+ROWS = 16  # of components in one program
+ITEMS = 32
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -172,7 +173,7 @@ class Assign(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         (count, dim), concepts = items.shape, len(prototypes)
         directions, log_assignment = torch.empty_like(items), items.new_empty(count, concepts)
-        ctx.options = {**_tile(dim), "KP": max(16, triton.next_power_of_2(concepts)), "UNIT": unit}
+        ctx.options = {**_tile(dim, ITEMS), "KP": max(16, triton.next_power_of_2(concepts)), "UNIT": unit}
         ctx.temperature = temperature
         _assign[(triton.cdiv(count, ctx.options["BM"]),)](
             items, prototypes, items if gumbel is None else gumbel, directions, log_assignment, count, concepts, dim,
@@ -247,5 +248,5 @@ class Sample(torch.autograd.Function):
         return by_hidden, None, None, None
 
 
-def _tile(dim: int) -> dict[str, Any]:
-    return {"D": width_of(dim), "EPS": EPSILON, "BM": ROWS, "num_warps": 4}
+def _tile(dim: int, rows: int = ROWS) -> dict[str, Any]:
+    return {"D": width_of(dim), "EPS": EPSILON, "BM": rows, "num_warps": 4}

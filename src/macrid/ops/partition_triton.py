@@ -21,9 +21,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from macrid.ops import kernels
+
 LOG2_E = 1.4426950408889634
-PROGRAMS = 4  # of the forward kernel per multiprocessor
-PARTS = 8  # likewise of the backward kernel
+PROGRAMS = 2  # of the forward kernel per multiprocessor
+PARTS = 6  # likewise of the backward kernel
 DOT = {"bf16": "tf32", "tf32": "tf32", "fp32": "tf32x3"}  # precision of tile products
 
 
@@ -90,10 +92,13 @@ def _forward(
 
 @triton.jit(do_not_specialize=SIZES)
 def _combine(
-    S, TOP, OUT, WEIGHT, LOG_Z, GRAD, B, K, SPLITS, WIDTH: tl.constexpr, scale,
-    D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, PARTS: tl.constexpr,
+    S, TOP, OUT, WEIGHT, LOG_Z, LEVEL, GRAD, B, K, SPLITS, WIDTH: tl.constexpr, scale,
+    D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Combine splits and concepts of one user: log2 Z, and its (weighted) gradient by the components."""
+    """Combine splits and concepts of one user: log2 Z, and its (weighted) gradient by the components.
+
+    WEIGHTED: also LEVEL, for `_backward_items`.
+    """
     u = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
     inside = part < SPLITS * K
@@ -107,13 +112,19 @@ def _combine(
     if WITH_O:
         d = tl.arange(0, D)
         if WEIGHTED:
-            scale *= tl.load(WEIGHT + u)
+            weight = tl.load(WEIGHT + u)
+            tl.store(LEVEL + u, tl.log2(weight) - log_z)
+            scale *= weight
         for k in range(K):
             acc = tl.zeros([D], tl.float32)
             for split in range(SPLITS):
                 at = (split * K + k) * B + u
                 acc += tl.load(OUT + at * D + d) * tl.exp2(tl.load(TOP + at) - log_z)
-            tl.store(GRAD + (u * K + k) * WIDTH + d, acc * scale, mask=d < WIDTH)
+            acc *= scale
+            out = GRAD + (u * K + k) * WIDTH + d
+            if ADDED:
+                acc += tl.load(out, mask=d < WIDTH, other=0.0)
+            tl.store(out, acc, mask=d < WIDTH)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -134,28 +145,25 @@ def _backward_items(
     h = tl.load(H + first * D + (m[:, None] * D + d[None, :]), mask=inside[:, None], other=0.0)
     place = u[:, None] * D + d[None, :]
     acc = tl.zeros([BM, D], tl.float32)
-    column = tl.zeros([BM], tl.float32)
-    row_blocks = tl.cdiv(B, BR)
-    for step in range(tl.cdiv(K - part, K_SPLITS) * row_blocks):
-        k = (part + step // row_blocks * K_SPLITS).to(tl.int64)
-        start = step % row_blocks * BR
-        some = u < B - start
-        z = tl.load(Z + (k * B + start) * D + place, mask=some[:, None], other=0.0)
-        lc = tl.load(LC + (k * M + first) + m, mask=inside, other=-float("inf"))
-        level = tl.load(LEVEL + start + u, mask=some, other=-float("inf"))
-        p = tl.exp2(tl.dot(h, tl.trans(z), input_precision=PRECISION) + (lc[:, None] + level[None, :]))
-        if SIGNED:
-            p *= tl.load(SIGN + start + u, mask=some, other=0.0)[None, :]
-        if HAS_HIDDEN:
-            at = (start + u).to(tl.int64)[None, :] * M + (first + m)[:, None]
-            hidden = tl.load(HIDDEN + at, mask=some[None, :] & inside[:, None], other=1)
-            p = tl.where(hidden != 0, 0.0, p)
-        acc = tl.dot(p.to(z.dtype), z, acc, input_precision=PRECISION)
+    for k in range(part, K, K_SPLITS):
+        lc = tl.load(LC + (tl.cast(k, tl.int64) * M + first) + m, mask=inside, other=-float("inf"))
+        column = tl.zeros([BM], tl.float32)
+        for start in range(0, B, BR):
+            some = u < B - start
+            z = tl.load(Z + (tl.cast(k, tl.int64) * B + start) * D + place, mask=some[:, None], other=0.0)
+            level = tl.load(LEVEL + start + u, mask=some, other=-float("inf"))
+            p = tl.exp2(tl.dot(h, tl.trans(z), input_precision=PRECISION) + (lc[:, None] + level[None, :]))
+            if SIGNED:
+                p *= tl.load(SIGN + start + u, mask=some, other=0.0)[None, :]
+            if HAS_HIDDEN:
+                at = (start + u).to(tl.int64)[None, :] * M + (first + m)[:, None]
+                hidden = tl.load(HIDDEN + at, mask=some[None, :] & inside[:, None], other=1)
+                p = tl.where(hidden != 0, 0.0, p)
+            acc = tl.dot(p.to(z.dtype), z, acc, input_precision=PRECISION)
+            if not FOLDED:
+                column += tl.sum(p, 1)
         if not FOLDED:
-            column += tl.sum(p, 1)
-            if step % row_blocks == row_blocks - 1:
-                tl.store(DLC + (first + m) * K + k, column, mask=inside)
-                column = tl.zeros([BM], tl.float32)
+            tl.store(DLC + (first + m) * K + k, column, mask=inside)
     if FOLDED:
         k = d - WIDTH
         in_part = (k >= 0) & (k < K) & (k % K_SPLITS == part)
@@ -267,9 +275,14 @@ def _launch(tiles: list[Tile], key: tuple[Any, ...], run: Callable[[Tile], Any])
 
 def forward(
     inputs: Scaled, hidden: Tensor | None, dim: int, temperature: float, precision: str, *, bounded: bool,
-    with_gradient: bool, weights: Tensor | None = None,
+    with_gradient: bool, weights: Tensor | None = None, level: Tensor | None = None,
+    onto: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """log2 Z (batch,), and the gradient of weights_u log Z_u by components (batch, concepts, dim)."""
+    """log2 Z (batch,), and the gradient of weights_u log Z_u by components (batch, concepts, dim).
+
+    level: where to write log2 weights_u − log2 Z_u. onto: add the gradient to this, once what was launched
+    `kernels.beside` is done.
+    """
     concepts, batch, width = inputs.components.shape
     items = len(inputs.items)
     new = inputs.log_assignment.new_empty
@@ -294,42 +307,52 @@ def forward(
     s, top, o = _launch(FORWARD, (*what, with_gradient, bounded), run)
     splits = len(s)
     log_z = new(batch)
-    gradient = new(batch, concepts, dim) if with_gradient else s
+    gradient = new(batch, concepts, dim) if with_gradient and onto is None else s if onto is None else onto
+    if onto is not None:
+        kernels.join(onto)
     _combine[(batch,)](
-        s, top, o, s if weights is None else weights, log_z, gradient, batch, concepts, splits, dim, 1 / temperature,
-        D=width, WITH_O=with_gradient, WEIGHTED=weights is not None,
+        s, top, o, s if weights is None else weights, log_z, s if level is None else level, gradient, batch, concepts,
+        splits, dim, 1 / temperature, D=width, WITH_O=with_gradient, WEIGHTED=level is not None, ADDED=onto is not None,
         PARTS=triton.next_power_of_2(splits * concepts), num_warps=1,
     )  # fmt: skip
     return log_z, gradient
 
 
 def backward_items(
-    inputs: Scaled, hidden: Tensor | None, level: Tensor, sign: Tensor | None, dim: int, precision: str
-) -> tuple[Tensor, Tensor]:
-    """Gradients of sum_u g_u log Z_u by items (items, dim) and log assignment (items, concepts).
+    inputs: Scaled, hidden: Tensor | None, level: Tensor, sign: Tensor | None, dim: int, precision: str,
+    room: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gradients of sum_u g_u log Z_u by items, in parts that must be summed (parts, items, dim), and by log assignment
+    (items, concepts).
 
-    level: log2 |g_u| − log2 Z_u. sign: of g_u; by default all positive.
+    level: log2 |g_u| − log2 Z_u. sign: of g_u; by default all positive. room: for the parts, and for one more.
     """
     concepts, batch, width = inputs.components.shape
     items = len(inputs.items)
-    new = level.new_empty
-    by_assignment = new(items, concepts)
+    room = room_for_items(inputs, dim) if room is None else room
+    parts = len(room) - 1
+    by_assignment = level.new_empty(items, concepts)
     what = "backward", inputs.items.device, width, precision, hidden is None, sign is None
 
-    def run(tile: Tile) -> Tensor:
-        blocks = triton.cdiv(items, tile.items)
-        parts = max(1, min(concepts, PARTS * processors(inputs.items) // blocks))
-        by_items = new(parts, items, dim)
-        _backward_items[(blocks, parts)](
-            *inputs, level if hidden is None else hidden, level, level if sign is None else sign, by_items,
+    def run(tile: Tile) -> None:
+        _backward_items[(triton.cdiv(items, tile.items), parts)](
+            *inputs, level if hidden is None else hidden, level, level if sign is None else sign, room,
             by_assignment, batch, items, concepts, dim, 1 / LOG2_E,
             D=width, HAS_HIDDEN=hidden is not None, SIGNED=sign is not None,
             FOLDED=_folded(width, dim, concepts), PRECISION=DOT[precision], K_SPLITS=parts,
             BR=tile.users, BM=tile.items, num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
-        return by_items[0] if parts == 1 else by_items.sum(0)
 
-    return _launch(BACKWARD, what, run), by_assignment
+    _launch(BACKWARD, what, run)
+    return room[:parts], by_assignment
+
+
+def room_for_items(inputs: Scaled, dim: int) -> Tensor:
+    """Gradients by items in parts that are summed later, and one more for others: (parts + 1, items, dim)."""
+    concepts, items = len(inputs.components), len(inputs.items)
+    blocks = triton.cdiv(items, BACKWARD[0].items)
+    parts = max(1, min(concepts, PARTS * processors(inputs.items) // blocks))
+    return inputs.log_assignment.new_empty(parts + 1, items, dim)
 
 
 class LogPartition(torch.autograd.Function):
@@ -355,6 +378,7 @@ class LogPartition(torch.autograd.Function):
         level = torch.where(log_z > -torch.inf, weights.abs().log2() - log_z, -torch.inf)
         sign = weights.sign().contiguous()
         by_items, by_assignment = backward_items(Scaled(*inputs), hidden, level, sign, ctx.dim, ctx.precision)
+        by_items = by_items[0] if len(by_items) == 1 else by_items.sum(dim=0)
         return gradient * weights[:, None, None], by_items, by_assignment, None, None, None, None
 
 

@@ -1,4 +1,4 @@
-"""Sums of sparse rows on a GPU: one program adds one row."""
+"""Rows of a CSR matrix on a GPU: where they are, and their sums."""
 
 from __future__ import annotations
 
@@ -28,3 +28,19 @@ def add_rows(rows: Tensor, users: Tensor, offsets: Tensor, columns: Tensor, valu
     """
     if len(rows):
         _add_rows[(len(rows),)](rows, users, offsets, columns, values, out, out.shape[1], BLOCK=BLOCK, num_warps=4)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _bounds(USERS, OFFSETS, STARTS, STOPS, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    user = tl.load(USERS + at, mask=at < count, other=0)
+    tl.store(STARTS + at, tl.load(OFFSETS + user, mask=at < count, other=0), mask=at < count)
+    tl.store(STOPS + at, tl.load(OFFSETS + user + 1, mask=at < count, other=0), mask=at < count)
+
+
+def bounds_of(users: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the rows of these users start and stop: (users,) each."""
+    starts, stops = offsets.new_empty(len(users)), offsets.new_empty(len(users))
+    if len(users):
+        _bounds[(triton.cdiv(len(users), BLOCK),)](users, offsets, starts, stops, len(users), BLOCK=BLOCK, num_warps=4)
+    return starts, stops

@@ -6,19 +6,42 @@ users.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from macrid.ops.partition_triton import DOT, LOG2_E, SIZES, Scaled, backward_items, forward, pack, scaled, width_of
+from macrid.ops import kernels
+from macrid.ops.partition_triton import (
+    DOT,
+    LOG2_E,
+    SIZES,
+    Scaled,
+    backward_items,
+    forward,
+    pack,
+    room_for_items,
+    scaled,
+    width_of,
+)
 from macrid.ops.sparse import Dropout, Histories
 
-CHUNK = 32  # items at a time
-CHUNKS_OF_A_PROGRAM = 8  # of one user's history; the rest goes to further programs
-WARPS = 4
+
+class Chunks(NamedTuple):
+    """Items of a history taken at a time, chunks per program, and warps."""
+
+    items: int
+    chunks: int
+    warps: int
+
+
+# Fastest on an H200 with 100 dimensions and 73 items per user, at batches of 1,024 and 4,096.
+SUM = Chunks(32, 8, 4)
+SUM_BACKWARD = Chunks(16, 4, 2)
+POSITIVES = Chunks(64, 4, 4)
+POSITIVES_BACKWARD = Chunks(16, 4, 4)
 MOST_PROGRAMS = 16  # per user; beyond that, each takes more chunks
 
 
@@ -216,11 +239,11 @@ def _positives_backward(
             tl.atomic_add(DZ + out, dz * by_z, mask=where, sem="relaxed")
 
 
-def _programs(histories: Histories) -> tuple[int, int]:
+def _programs(histories: Histories, tile: Chunks) -> tuple[int, int]:
     """Programs per user, and items per program."""
-    chunks = triton.cdiv(max(1, histories.longest), CHUNK)
-    each = max(CHUNKS_OF_A_PROGRAM, triton.cdiv(chunks, MOST_PROGRAMS))
-    return triton.cdiv(chunks, each), each * CHUNK
+    chunks = triton.cdiv(max(1, histories.longest), tile.items)
+    each = max(tile.chunks, triton.cdiv(chunks, MOST_PROGRAMS))
+    return triton.cdiv(chunks, each), each * tile.items
 
 
 def _csr(histories: Histories) -> tuple[Tensor, ...]:
@@ -229,11 +252,11 @@ def _csr(histories: Histories) -> tuple[Tensor, ...]:
     return histories.starts, histories.stops, histories.items, values
 
 
-def _options(concepts: int, dim: int, precision: str) -> dict[str, Any]:
+def _options(concepts: int, dim: int, precision: str, tile: Chunks) -> dict[str, Any]:
     width = width_of(dim)
     return {
-        "D": width, "KB": 16 if concepts <= 16 else 32, "CH": CHUNK if width <= 256 else 16,
-        "PRECISION": DOT[precision], "num_warps": WARPS, "num_stages": 1,
+        "D": width, "KB": 16 if concepts <= 16 else 32, "CH": tile.items if width <= 256 else 16,
+        "PRECISION": DOT[precision], "num_warps": tile.warps, "num_stages": 1,
     }  # fmt: skip
 
 
@@ -245,17 +268,21 @@ class SumByConcept(torch.autograd.Function):
         ctx: Any, table: Tensor, log_assignment: Tensor, histories: Histories, keep: Dropout | None, precision: str
     ) -> tuple[Tensor, Tensor]:
         dim, concepts = table.shape[1], log_assignment.shape[1]
-        options = _options(concepts, dim, precision)
-        programs, span = _programs(histories)
+        options = _options(concepts, dim, precision, SUM)
+        programs, span = _programs(histories, SUM)
         new = table.new_empty if programs == 1 else table.new_zeros
         a, q = new(histories.batch, concepts, dim), new(histories.batch, concepts)
         seed, rate = (q, 0.0) if keep is None else keep
         packed, log_assignment = pack(table, precision), log_assignment.contiguous()
         read = packed, log_assignment, *_csr(histories), seed
-        grid = histories.batch, programs, triton.cdiv(concepts, options["KB"])
-        options |= {"DROP": keep is not None, "WEIGHTED": histories.values is not None}
-        ctx.rest = rate, (histories.batch, concepts, span, dim), grid, options
-        _sum[grid](*read, rate, a, q, *ctx.rest[1], **ctx.rest[3])
+        blocks = triton.cdiv(concepts, options["KB"])
+        what = {"DROP": keep is not None, "WEIGHTED": histories.values is not None}
+        _sum[(histories.batch, programs, blocks)](
+            *read, rate, a, q, histories.batch, concepts, span, dim, **options, **what
+        )
+        programs, span = _programs(histories, SUM_BACKWARD)
+        grid, options = (histories.batch, programs, blocks), _options(concepts, dim, precision, SUM_BACKWARD)
+        ctx.rest = rate, (histories.batch, concepts, span, dim), grid, options | what
         ctx.save_for_backward(*read)
         return a, q
 
@@ -275,16 +302,29 @@ def positives(
     inputs: Scaled, log_assignment: Tensor, histories: Histories, dim: int, precision: str
 ) -> tuple[Tensor, Tensor]:
     """sum_i x_ui log2 p_ui and log2 sum_i p_ui over each user's items, (batch,) each."""
-    concepts, batch, _ = inputs.components.shape
-    programs, span = _programs(histories)
-    sums, totals = (log_assignment.new_empty(programs, batch) for _ in range(2))
-    _positives[(batch, programs)](
-        inputs.components, inputs.items, log_assignment, *_csr(histories), sums, totals, batch, concepts, span,
-        WEIGHTED=histories.values is not None, **_options(concepts, dim, precision),
-    )  # fmt: skip
-    if programs == 1:
+    sums, totals = room_for_positives(histories, log_assignment)
+    positives_by_part(inputs, log_assignment, histories, dim, precision, sums, totals)
+    if len(sums) == 1:
         return sums[0], totals[0]
     return sums.sum(dim=0), torch.logsumexp(totals / LOG2_E, dim=0) * LOG2_E
+
+
+def room_for_positives(histories: Histories, like: Tensor) -> tuple[Tensor, Tensor]:
+    """What `positives_by_part` writes: (parts, batch) each."""
+    programs, _ = _programs(histories, POSITIVES)
+    return like.new_empty(programs, histories.batch), like.new_empty(programs, histories.batch)
+
+
+def positives_by_part(
+    inputs: Scaled, log_assignment: Tensor, histories: Histories, dim: int, precision: str, sums: Tensor, totals: Tensor
+) -> None:
+    """The sums of `positives`, for parts of each user's items."""
+    concepts, batch, _ = inputs.components.shape
+    programs, span = _programs(histories, POSITIVES)
+    _positives[(batch, programs)](
+        inputs.components, inputs.items, log_assignment, *_csr(histories), sums, totals, batch, concepts, span,
+        WEIGHTED=histories.values is not None, **_options(concepts, dim, precision, POSITIVES),
+    )  # fmt: skip
 
 
 def positives_backward(
@@ -294,8 +334,8 @@ def positives_backward(
     """Add the gradients by components, items and log assignment to `gradients`, which must be contiguous."""
     concepts, batch, _ = inputs.components.shape
     dim = gradients[0].shape[-1]
-    options = _options(concepts, dim, precision)
-    programs, span = _programs(histories)
+    options = _options(concepts, dim, precision, POSITIVES_BACKWARD)
+    programs, span = _programs(histories, POSITIVES_BACKWARD)
     blocks = triton.cdiv(concepts, options["KB"])
     _positives_backward[(batch, programs, blocks)](
         inputs.components, inputs.items, log_assignment, *_csr(histories), totals, by_sums,
@@ -307,7 +347,8 @@ def positives_backward(
 class Likelihood(torch.autograd.Function):
     """The sum over users of sum_i x_ui log p_ui − n_u log Z_u: ().
 
-    Its gradients need nothing from outside, so they are taken at once and scaled later.
+    Its gradients need nothing from outside, so they are taken at once and scaled later. The positives wait for memory,
+    the partition for arithmetic: they run beside each other.
     """
 
     @staticmethod
@@ -317,26 +358,102 @@ class Likelihood(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         inputs = scaled(components, items, log_assignment, temperature, precision)
         dim, wants = components.shape[-1], any(ctx.needs_input_grad)
-        weights = histories.weights.to(items.dtype)
-        counts = histories.mass * weights
-        log_z, by_components = forward(
-            inputs, None, dim, temperature, precision, bounded=bounded, with_gradient=wants, weights=counts
-        )
+        weights, counts = weights_of(histories)
         log_assignment = log_assignment.contiguous()
-        sums, totals = positives(inputs, log_assignment, histories, dim, precision)
+        sums, totals = room_for_positives(histories, log_assignment)
+        # gradients of sum_u w_u n_u log Z_u − sum_u w_u sum_i x_ui log p_ui: minus the likelihood's
+        by_components, of_assignment = (each.new_empty(each.shape) for each in (components, log_assignment))
+        room, level, negative = room_for_items(inputs, dim), torch.empty_like(counts), -weights
+        with kernels.beside(items):
+            positives_by_part(inputs, log_assignment, histories, dim, precision, sums, totals)
+            if wants:
+                gradients = by_components.zero_(), room[-1].zero_(), of_assignment.zero_()
+                positives_backward(
+                    inputs, log_assignment, histories, totals, negative, None, gradients, temperature, precision
+                )
+        log_z, _ = forward(
+            inputs, None, dim, temperature, precision, bounded=bounded, with_gradient=wants, weights=counts,
+            level=level if wants else None, onto=by_components if wants else None,
+        )  # fmt: skip
+        kernels.join(items)
         if wants:
-            by_items, by_assignment = backward_items(inputs, None, counts.log2() - log_z, None, dim, precision)
-            gradients = by_components, by_items, by_assignment
-            # gradients of sum_u w_u n_u log Z_u: minus the likelihood's
-            positives_backward(
-                inputs, log_assignment, histories, totals, -weights, None, gradients, temperature, precision
-            )
-            ctx.save_for_backward(*gradients)
-        return (weights * sums - counts * log_z).sum() / LOG2_E
+            _, by_assignment = backward_items(inputs, None, level, None, dim, precision, room)
+            ctx.save_for_backward(by_components, room, by_assignment.add_(of_assignment))
+        value = items.new_empty(())
+        _value[(1,)](sums, weights, log_z, counts, value, len(sums), len(weights), BLOCK=1024, num_warps=8)
+        return value
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
-        return *(gradient * -weight for gradient in ctx.saved_tensors), None, None, None, None
+        by_components, room, by_assignment = ctx.saved_tensors
+        negative, by_items = -weight, torch.empty_like(room[0])
+        _sum_parts[(triton.cdiv(by_items.numel(), 1024),)](
+            room, negative, by_items, len(room), by_items.numel(), BLOCK=1024, num_warps=4
+        )
+        return by_components * negative, by_items, by_assignment * negative, None, None, None, None
+
+
+@triton.jit(do_not_specialize=["parts"])
+def _sum_parts(PARTS, SCALE, OUT, parts, N, BLOCK: tl.constexpr):
+    """The sum of PARTS (parts, N), scaled."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for part in range(parts):
+        total += tl.load(PARTS + tl.cast(part, tl.int64) * N + at, mask=at < N, other=0.0)
+    tl.store(OUT + at, total * tl.load(SCALE), mask=at < N)
+
+
+@triton.jit(do_not_specialize=["parts", "B"])
+def _value(SUMS, WEIGHTS, LOG_Z, COUNTS, OUT, parts, B, BLOCK: tl.constexpr):
+    """sum_u w_u sum of SUMS (parts, B) − c_u log Z_u, natural."""
+    total = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, B, BLOCK):
+        u = first + tl.arange(0, BLOCK)
+        sums = tl.zeros([BLOCK], tl.float32)
+        for part in range(parts):
+            sums += tl.load(SUMS + part * B + u, mask=u < B, other=0.0)
+        total += tl.load(WEIGHTS + u, mask=u < B, other=0.0) * sums
+        total -= tl.load(COUNTS + u, mask=u < B, other=0.0) * tl.load(LOG_Z + u, mask=u < B, other=0.0)
+    tl.store(OUT, tl.sum(total, 0) * 0.6931471805599453)
+
+
+@triton.jit
+def _mass(STARTS, STOPS, MASS, u, B, balance, HAS_MASS: tl.constexpr):
+    """n_u, and items^−balance."""
+    items = (tl.load(STOPS + u, mask=u < B, other=0) - tl.load(STARTS + u, mask=u < B, other=0)).to(tl.float32)
+    mass = tl.load(MASS + u, mask=u < B, other=0.0) if HAS_MASS else items
+    return mass, tl.exp2(-balance * tl.log2(tl.maximum(items, 1.0)))
+
+
+@triton.jit(do_not_specialize=["B", "balance"])
+def _weigh(STARTS, STOPS, MASS, WEIGHTS, COUNTS, B, balance, HAS_MASS: tl.constexpr, BLOCK: tl.constexpr):
+    """w_u as in `Histories.weights`, and w_u n_u."""
+    total, weighted = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
+    for first in range(0, B, BLOCK):
+        mass, weight = _mass(STARTS, STOPS, MASS, first + tl.arange(0, BLOCK), B, balance, HAS_MASS)
+        total += mass
+        weighted += mass * weight
+    scale = tl.sum(total, 0) / tl.maximum(tl.sum(weighted, 0), 1e-12)
+    for first in range(0, B, BLOCK):
+        u = first + tl.arange(0, BLOCK)
+        mass, weight = _mass(STARTS, STOPS, MASS, u, B, balance, HAS_MASS)
+        weight = tl.where(balance == 0, 1.0, weight * scale)
+        tl.store(WEIGHTS + u, weight, mask=u < B)
+        tl.store(COUNTS + u, weight * mass, mask=u < B)
+
+
+def weights_of(histories: Histories) -> tuple[Tensor, Tensor]:
+    """`histories.weights`, and times `histories.mass`, in single precision: (batch,) each."""
+    if "weights" in histories.__dict__:  # known already
+        weights = histories.weights.float()
+        return weights, weights * histories.mass
+    starts, mass = histories.starts, histories.totals
+    weights, counts = (torch.empty(len(starts), device=starts.device) for _ in range(2))
+    _weigh[(1,)](
+        starts, histories.stops, starts if mass is None else mass, weights, counts, len(starts),
+        float(histories.balance), HAS_MASS=mass is not None, BLOCK=1024, num_warps=8,
+    )  # fmt: skip
+    return weights, counts
 
 
 class Positives(torch.autograd.Function):

@@ -238,7 +238,7 @@ class _Scorer:
             tile = block[:, start - first : stop - first]
             self._score(z, log_w, start, stop, tile)
             if linear is not None and self.exponential:
-                tile *= linear[:, start:stop].exp()
+                tile *= torch.exp(linear[:, start:stop], out=self.scratch[: tile.numel()].view(tile.shape))
             elif linear is not None:
                 tile += linear[:, start:stop]
             total = total + tile.sum(dim=1) if self.exponential else torch.logaddexp(total, tile.logsumexp(dim=1))
@@ -321,7 +321,10 @@ def _is_bounded(z: Tensor, log_w: Tensor, linear: Tensor | None, decoder: Decode
         return True
     longest, log_c = decoder.reach
     furthest = torch.linalg.vector_norm(z, dim=-1).max() * longest + log_c + log_w.abs().max()
-    return bool(furthest + (0 if linear is None else linear.abs().max()) <= LARGEST)
+    if linear is not None:
+        lowest, highest = linear.aminmax()  # without a copy, as abs would make
+        furthest = furthest + torch.maximum(-lowest, highest)
+    return bool(furthest <= LARGEST)
 
 
 def _limit(limits: dict[str, int], tensor: Tensor) -> int:

@@ -28,7 +28,7 @@ from macrid.concepts.axes import direction_of, weights_of
 from macrid.concepts.directions import Direction
 from macrid.concepts.effects import KnobEffect
 from macrid.concepts.space import USER_PERCENTILES, Space, draw, space_of
-from macrid.control.state import faded, placed
+from macrid.control.state import placed
 from macrid.data.attributes import Column
 from macrid.errors import RequestError
 from macrid.evaluation.accuracy import ndcg
@@ -36,8 +36,9 @@ from macrid.evaluation.agreement import scores_of, spearman
 from macrid.evaluation.lists import hits_of
 from macrid.models.multvae import MultVAE
 from macrid.models.neighbours import Neighbours
-from macrid.ops.topk import Decoder, Mixture, pairs, top
+from macrid.ops.topk import Decoder
 from macrid.report.knobs import Knob, knobs_of
+from macrid.report.moving import Moving
 
 if TYPE_CHECKING:
     from macrid.data.split import HeldOut
@@ -52,8 +53,7 @@ CONFIDENT = 3.0  # items of a history in a concept, for its component to be mean
 SAME = 0.3  # rank correlation above which two attributes count as the same
 RANDOM = 10  # directions per concept
 LEAST_MOVE = 1e-3  # standard deviations; below that, relative leakage is meaningless
-Group = tuple[np.ndarray, np.ndarray]
-"""Items to list, and users to turn a knob for."""
+AT_ONCE = 2  # pairs of users and items: a concept's, and all that retention is measured on
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,28 @@ class Controllability:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Items to list, and users to turn a knob for."""
+
+    items: np.ndarray
+    users: np.ndarray
+    _scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def scores(self, column: Column) -> np.ndarray:
+        """Ranks of the items by an attribute, with mean 0 and variance 1: (items,)."""
+        if column.name not in self._scores:
+            self._scores[column.name] = scores_of(column.values[self.items])
+        return self._scores[column.name]
+
+    def correlation(self, one: Column, other: Column) -> float:
+        """Rank correlation of two attributes over the items where both are known."""
+        first, second = self.scores(one), self.scores(other)
+        if np.isfinite(first).all() and np.isfinite(second).all():
+            return float(np.mean(first * second))
+        return spearman(one.values[self.items], other.values[self.items])
+
+
 @dataclass(frozen=True)
 class _Decoded:
     """A model and held-out users: item i scores log sum_k w_k c_ik exp(z_k · h_i / tau) + l_i, as in `State`."""
@@ -95,43 +117,27 @@ class _Decoded:
     common: np.ndarray
     """Positions of the items that retention and overlap are measured on: all, or the most popular."""
     neighbours: Neighbours | None = None
+    _moving: dict[tuple[bytes, bytes], Moving] = field(default_factory=dict, repr=False)
     _unmoved: dict[bytes, np.ndarray] = field(default_factory=dict, repr=False)
-    _linear: dict[bytes, torch.Tensor] = field(default_factory=dict, repr=False)
 
-    def best(
-        self, users: np.ndarray, components: np.ndarray, n: int, seen: sp.csr_array, items: np.ndarray
-    ) -> np.ndarray:
-        """(users, n) the n best unseen ones of these items, as positions in them.
+    def moving(self, users: np.ndarray, items: np.ndarray) -> Moving:
+        """These users and items, kept while knobs are turned for the same ones."""
+        key = users.tobytes(), items.tobytes()
+        if key not in self._moving:
+            while len(self._moving) >= AT_ONCE:
+                del self._moving[next(iter(self._moving))]
+            self._moving[key] = Moving(
+                self.decoder, self.components[users], self.log_weights[users], self.heldout.history[users], items,
+                self.neighbours,
+            )  # fmt: skip
+        return self._moving[key]
 
-        components: of these users. seen: users × these items.
-        """
-        decoder, chosen = self.decoder, torch.from_numpy(items)
-        z = torch.from_numpy(np.ascontiguousarray(components)).to(decoder.items)
-        if len(items) < len(decoder.items):
-            decoder = Decoder(decoder.items[chosen], decoder.log_assignment[chosen], decoder.temperature)
-        log_w = torch.from_numpy(self.log_weights[users]).to(z)
-        linear = None
-        if self.neighbours is not None:
-            start = torch.from_numpy(self.components[users]).to(z)
-            factor = faded((start, log_w), (z, log_w), decoder.temperature)
-            linear = self.linear(users)[:, chosen.to(z.device)] * factor[:, None]
-        mixture = Mixture(z, log_w, linear)
-        return top(decoder, mixture, n, hidden=pairs(seen, z.device))[0].cpu().numpy()
-
-    def linear(self, users: np.ndarray) -> torch.Tensor:
-        """The linear part before moves, computed once for the same users: (users, items)."""
-        assert self.neighbours is not None
-        key = users.tobytes()
-        if key not in self._linear:
-            self._linear.clear()
-            self._linear[key] = self.neighbours.scores(self.heldout.history[users])
-        return self._linear[key]
-
-    def unmoved(self, users: np.ndarray, n: int, seen: sp.csr_array) -> np.ndarray:
+    def unmoved(self, users: np.ndarray, n: int) -> np.ndarray:
         """(users, n) the best of the common items, computed once for all knobs turned for the same users."""
         key = users.tobytes()
         if key not in self._unmoved:
-            self._unmoved[key] = self.best(users, self.components[users], n, seen, self.common)
+            best = self.moving(users, self.common).best(self.components[None, users], (), n)
+            self._unmoved[key] = best[:, 0]
         return self._unmoved[key]
 
     def moved(
@@ -191,7 +197,7 @@ def measure(
         if group is not None:
             controls.append(_turn(decoded, knob.directions, knob, group, columns))
             if other is not None:
-                direction = _activation(other, space, group[0], knob.column, group[1])
+                direction = _activation(other, space, group.items, knob.column, group.users)
                 controls_beside.append(_turn(other, [direction], knob, group, columns))
         if on_knob is not None:
             on_knob(done, len(knobs))
@@ -203,17 +209,17 @@ def measure(
     return Controllability(tuple(controls), by_chance, tuple(controls_beside))
 
 
-def _groups(space: Space, heldout: HeldOut, most_users: int, random: np.random.Generator) -> dict[int | None, Group]:
+def _groups(space: Space, heldout: HeldOut, most_users: int, random: np.random.Generator) -> dict[int | None, _Group]:
     """By concept, and under None for all concepts together; only those large enough to measure."""
     confidence = space.confidence(heldout.history)
-    groups: dict[int | None, Group] = {}
+    groups: dict[int | None, _Group] = {}
     for k in (*range(space.concepts), None):
         items = _popular(space, np.arange(len(space.concept_of)) if k is None else space.members(k))
         enough = (confidence.sum(axis=1) if k is None else confidence[:, k]) >= CONFIDENT
         unseen = len(items) - np.diff(sp.csr_array(heldout.history[:, items]).indptr)
         users = draw(np.flatnonzero(enough & (unseen >= LIST)), most_users, random)
         if len(users) >= FEWEST_USERS and len(items) >= 2 * LIST:
-            groups[k] = items, users
+            groups[k] = _Group(items, users)
     return groups
 
 
@@ -225,14 +231,14 @@ def _popular(space: Space, items: np.ndarray) -> np.ndarray:
 
 
 def _turn(
-    decoded: _Decoded, directions: Sequence[Direction], knob: Knob, group: Group, columns: Sequence[Column]
+    decoded: _Decoded, directions: Sequence[Direction], knob: Knob, group: _Group, columns: Sequence[Column]
 ) -> KnobEffect:
     """Turn a knob for some users: move their components along these directions."""
-    items, users = group
+    items, users = group.items, group.users
     lists = _sweep(decoded, directions, users, items)  # (users, positions, n)
-    values = _average(scores_of(knob.column.values[items]), lists)  # (users, positions)
+    values = _average(group.scores(knob.column), lists)  # (users, positions)
     moves = values[:, -1] - values[:, 0]
-    others = {name: _average(scores, lists) for name, scores in _others(knob.column, columns, items)}
+    others = {other.name: _average(group.scores(other), lists) for other in _others(knob.column, columns, group)}
     others = {name: each for name, each in others.items() if np.isfinite(each).all(axis=1).any()}  # in some lists
     shifts = {name: each[:, -1] - each[:, 0] for name, each in others.items()}
     most = max(shifts, key=lambda name: abs(_mean(shifts[name])), default=None)
@@ -272,22 +278,20 @@ def _ends(knob: Knob, items: np.ndarray, lists: np.ndarray) -> tuple[float | Non
 
 def _sweep(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray, items: np.ndarray) -> np.ndarray:
     """(users, positions, n) the best of these items at every position of a knob, as positions in `items`."""
-    seen = sp.csr_array(decoded.heldout.history[users][:, items])
-    positions = (decoded.moved(users, directions, to=part) for part in np.linspace(0, 1, POSITIONS))
-    return np.stack([decoded.best(users, components, LIST, seen, items) for components in positions], axis=1)
+    positions = np.stack([decoded.moved(users, directions, to=part) for part in np.linspace(0, 1, POSITIONS)])
+    return decoded.moving(users, items).best(positions, [direction.concept for direction in directions], LIST)
 
 
 def _kept(decoded: _Decoded, directions: Sequence[Direction], users: np.ndarray) -> tuple[float | None, float]:
     """Shares of NDCG@100 and of the ten best of all items kept by a moderate move, averaged over up and down."""
-    history, target = (
-        sp.csr_array(part[users][:, decoded.common]) for part in (decoded.heldout.history, decoded.heldout.target)
-    )
-    depth = min(100, history.shape[1])  # seen items come last and are never targets
+    target = sp.csr_array(decoded.heldout.target[users][:, decoded.common])
+    depth = min(100, target.shape[1])  # seen items come last and are never targets
     with_target = np.flatnonzero(np.diff(target.indptr) > 0)
     counts = torch.from_numpy(np.diff(target.indptr)[with_target].astype(np.int64))
-    moved = [decoded.moved(users, directions, by=part) for part in (-0.25, 0.25)]
-    lists = [decoded.best(users, components, depth, history, decoded.common) for components in moved]
-    lists = [decoded.unmoved(users, depth, history), *lists]
+    moved = np.stack([decoded.moved(users, directions, by=part) for part in (-0.25, 0.25)])
+    moving = decoded.moving(users, decoded.common)
+    best = moving.best(moved, [direction.concept for direction in directions], depth)
+    lists = [decoded.unmoved(users, depth), best[:, 0], best[:, 1]]
     n = min(LIST, depth)
     overlap = float(np.mean([_shared(lists[0][:, :n], each[:, :n]) for each in lists[1:]]))
     if not len(with_target):
@@ -305,12 +309,13 @@ def _shared(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _random(
-    decoded: _Decoded, groups: Mapping[int | None, Group], knobs: Sequence[Knob], random: np.random.Generator
+    decoded: _Decoded, groups: Mapping[int | None, _Group], knobs: Sequence[Knob], random: np.random.Generator
 ) -> float | None:
     """Mean absolute monotonicity of random directions with the attributes of each concept's knobs."""
     correlations = []
-    for k, (items, users) in groups.items():
-        attributes = {knob.column.name: scores_of(knob.column.values[items]) for knob in knobs if knob.concept == k}
+    for k, group in groups.items():
+        items, users = group.items, group.users
+        attributes = {knob.column.name: group.scores(knob.column) for knob in knobs if knob.concept == k}
         if k is None or not attributes:
             continue
         for _ in range(RANDOM):
@@ -344,11 +349,10 @@ def _decoded(beside: Recommender, model: Recommender, heldout: HeldOut, common: 
     return _Decoded(heldout, components, log_weights, decoder, is_unit=False, common=common)
 
 
-def _others(column: Column, columns: Sequence[Column], items: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Names and scores (items,) of the columns that are not nearly the same as this one over a concept's items."""
-    usable = [other for other in columns if other.name != column.name and other.is_usable(items)]
-    scores = [(other.name, scores_of(other.values[items])) for other in usable]
-    return [(name, each) for name, each in scores if abs(spearman(column.values[items], each)) <= SAME]
+def _others(column: Column, columns: Sequence[Column], group: _Group) -> list[Column]:
+    """Those that are not nearly the same as this one over a group's items."""
+    usable = (other for other in columns if other.name != column.name and other.is_usable(group.items))
+    return [other for other in usable if abs(group.correlation(column, other)) <= SAME]
 
 
 def _average(scores: np.ndarray, lists: np.ndarray) -> np.ndarray:
@@ -366,10 +370,7 @@ def _mean(values: np.ndarray) -> float:
 
 def _correlation(values: np.ndarray) -> np.ndarray:
     """(users,) rank correlation of each row (users, positions) with its positions; 0 if constant, NaN if unknown."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(values, axis=1, nan_policy="propagate")
-    ranks = ranks - ranks.mean(axis=1, keepdims=True)
+    higher = np.sign(values[:, :, None] - values[:, None, :]).sum(axis=2)  # a rank, times 2 and less its mean
     steps = np.arange(values.shape[1]) - (values.shape[1] - 1) / 2
-    length = np.sqrt((ranks**2).sum(axis=1) * (steps**2).sum())
-    return np.where(np.isnan(length), np.nan, ranks @ steps / np.maximum(length, 1e-12))
+    length = np.sqrt((higher**2).sum(axis=1) * (steps**2).sum())
+    return np.where(np.isnan(length), np.nan, higher @ steps / np.maximum(length, 1e-12))

@@ -19,7 +19,7 @@ from macrid.concepts.names import label
 from macrid.concepts.space import Space, draw, space_of
 from macrid.data.attributes import POPULARITY, Column, columns_of, read_attributes
 from macrid.errors import RequestError
-from macrid.evaluation.agreement import agreement, ari, effective_concepts, independence, is_collapsed
+from macrid.evaluation.agreement import agreement, ari, effective_concepts, independence, is_collapsed, ranks_of
 from macrid.evaluation.decomposition import decompose_kl, marginal_entropies
 from macrid.evaluation.factors import FEWEST_KNOWN, dci, is_known, mig
 from macrid.recipe import preset_of
@@ -335,14 +335,12 @@ def _correlations(
     vectors: np.ndarray, measured: Mapping[str, np.ndarray], tests: int
 ) -> list[tuple[str | None, float | None]]:
     """Each dimension's factor with the largest rank correlation, if beyond chance for this many tests."""
-    from scipy.stats import rankdata
-
     best: list[tuple[str | None, float | None]] = [(None, None)] * vectors.shape[1]
     for name, values in measured.items():
         known = np.isfinite(values)
         if known.sum() < FEWEST_ITEMS or np.ptp(values[known]) == 0:
             continue
-        ranks = rankdata(np.column_stack([values[known], vectors[known]]), axis=0)
+        ranks = ranks_of(np.column_stack([values[known], vectors[known]]))
         ranks -= ranks.mean(axis=0)
         lengths = np.sqrt(np.square(ranks).sum(axis=0))
         correlations = (ranks[:, 1:].T @ ranks[:, 0]) / np.maximum(lengths[1:] * lengths[0], 1e-12)

@@ -25,6 +25,7 @@ DRAFT = "draft"  # in it: the run so far
 FINAL = "final"  # in it: the checkpoint of the training on everybody
 IN_TRAINING = (DRAFT, FINAL, checkpoint.FILE, f".{checkpoint.FILE}.lock", "lock")  # what may be in it
 REMEDY = "restore it from a copy, or train again"
+INDENTED = 3  # levels of JSON that have a line for each entry
 PART = 4 << 20  # bytes at both ends of the weights that identify them
 FILES = (
     "config.json",
@@ -131,4 +132,18 @@ def weights_digest(run: Path) -> str:
 
 
 def pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """JSON, indented; what lies deeper than `INDENTED` levels is on one line, which json encodes ten times as fast."""
+    return _indented(value, "\n") + "\n"
+
+
+def _indented(value: Any, line: str) -> str:
+    """line: a line break and the indentation so far."""
+    if not value or not isinstance(value, dict | list | tuple) or len(line) > 2 * INDENTED:
+        return json.dumps(value, ensure_ascii=False)
+    inner = line + "  "
+    if isinstance(value, dict):
+        parts = (
+            f"{json.dumps(str(name), ensure_ascii=False)}: {_indented(each, inner)}" for name, each in value.items()
+        )
+        return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
+    return f"[{inner}{f',{inner}'.join(_indented(each, inner) for each in value)}{line}]"

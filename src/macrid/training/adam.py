@@ -53,6 +53,7 @@ class Adam:
         scale = (norm / clip).clamp(min=1.0)
         for parameter in (*whole, *by_rows):
             self._begin(parameter)
+        torch._foreach_add_([self.state[parameter]["step"] for parameter in (*whole, *by_rows)], 1)
         if whole:
             self._step_whole(whole, scale)
         for table, gradient in by_rows.items():
@@ -64,7 +65,6 @@ class Adam:
         if not state:
             state["step"] = torch.zeros((), device=parameter.device)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        state["step"] += 1
 
     def _step_whole(self, gradients: Mapping[Tensor, Tensor], scale: Tensor) -> None:
         states = [self.state[parameter] for parameter in gradients]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -24,6 +25,7 @@ from macrid.files import claimed
 from macrid.models.epoch import Epoch
 from macrid.models.warm import digest_of
 from macrid.ops import kernels
+from macrid.ops.ahead import compile_ahead
 from macrid.ops.batches import DeviceHistories
 from macrid.ops.partition import Precision
 from macrid.settings import TrainingSettings
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 LARGEST_DIM = 512  # of the kernels
 CHECKPOINT_SECONDS = 2.0  # at least, between two checkpoints
+REHEARSED = 8  # users
 STEPS_BETWEEN_CHECKS = 50  # of the loss for NaN on a CPU; on a GPU, where a check has to wait, once per epoch
 
 
@@ -93,6 +96,7 @@ def train(
         settings = settled(settings, progress.likelihood, matrix.shape[1])
         model.settled = described(settings)
         step = Step(network, optimiser, data, torch.Generator(model.device), settings)
+        compile_ahead(partial(_rehearse, model, step, validation), model.device)
 
         written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
@@ -133,6 +137,15 @@ def train(
                 network.load_state_dict(state.best)
     add_neighbours(model, matrix, validation)
     _warn_of_collapse(model)
+
+
+def _rehearse(model: NeuralRecommender, step: Step, validation: HeldOut | None) -> None:
+    """Whatever launches the kernels of an epoch, which must not be launched: they would change the weights."""
+    users = torch.arange(step.settings.users_per_step(step.data.users), device=model.device)
+    step.rehearsal()(users)
+    model.network.zero_grad()
+    if validation is not None:
+        model.top(validation.history[:REHEARSED], 1)
 
 
 def _run_epoch(

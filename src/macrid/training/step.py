@@ -40,6 +40,13 @@ class Step:
             self._sampler = Sampler(popularity, settings.sampling)
         self._run = Captured(self._exact, generator, device)
 
+    def rehearsal(self) -> Step:
+        """The same step with an optimiser and random numbers of its own."""
+        optimiser = Adam(self.optimiser.parameters, self.optimiser.learning_rate, self.optimiser.l2)
+        step = Step(self.network, optimiser, self.data, Generator(self.beta.device), self.settings)
+        step._run.captures = False
+        return step
+
     def __call__(self, users: Tensor, interactions: int | None = None) -> Tensor:
         """Loss and KL of the batch before the step, means per user: (2,).
 

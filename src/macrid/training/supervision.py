@@ -20,6 +20,7 @@ from torch import Tensor
 
 from macrid.data.interactions import binary_csr
 from macrid.data.labels import Labels
+from macrid.evaluation.agreement import ranks_of
 from macrid.models.macridvae import MacridNetwork, MacridVAE
 from macrid.models.start import item_factors, spherical_kmeans
 
@@ -324,9 +325,7 @@ def _predict(vectors: np.ndarray, is_labelled: np.ndarray, known: np.ndarray) ->
 
 def rank_scores(values: np.ndarray) -> np.ndarray:
     """Ranks from −1 to 1, ties averaged: (n,)."""
-    from scipy.stats import rankdata
-
-    return 2 * (rankdata(values) - 1) / max(1, len(values) - 1) - 1
+    return 2 * (ranks_of(values) - 1) / max(1, len(values) - 1) - 1
 
 
 @torch.no_grad()

@@ -156,13 +156,17 @@ class Search:
         confirm: int,
         timeout: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        make_workers: Callable[..., Any] | None = None,
     ) -> None:
-        """Search until the study has this many trials, from all processes, and its best are confirmed."""
+        """Search until the study has this many trials, from all processes, and its best are confirmed.
+
+        make_workers: what trains, in place of `Workers`, such as the tasks of a cluster.
+        """
         report = on_progress or (lambda _: None)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         with (
             reachable(self.storage, studies.GO_ON),
-            Workers(jobs, self.split.train, self.split.validation) as workers,
+            (make_workers or Workers)(jobs, self.split.train, self.split.validation) as workers,
             no_lost_interrupts() as self._check_interrupt,
         ):
             try:
