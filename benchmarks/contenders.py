@@ -91,7 +91,7 @@ class Dense:
 
 DENSE_LOOP = "dense loop"
 EXACT = "macrid, exact"
-BF16 = "macrid, exact, bf16 gradients"
+BF16 = "macrid, exact, bf16"
 ON_CPU: dict[str, tuple[type[Ours] | type[Dense], dict[str, Any]]] = {
     EXACT: (Ours, {}),
     BF16: (Ours, {"precision": "bf16"}),

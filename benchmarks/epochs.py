@@ -19,7 +19,7 @@ from typing import Any
 
 import scipy.sparse as sp
 import torch
-from benchmarks.contenders import DENSE_LOOP, ON_CPU, Dense, Ours
+from benchmarks.contenders import BF16, DENSE_LOOP, EXACT, ON_CPU, Dense, Ours
 from benchmarks.measuring import (
     MIB,
     copy_speed,
@@ -56,16 +56,22 @@ def ml_20m() -> tuple[str, sp.csr_array]:
     return "the built-in shop", generate(136_677, 20_108, interactions=9_990_000).interactions.matrix[:116_677]
 
 
+def twenty_thousand() -> tuple[str, sp.csr_array]:
+    """Few users of a shop of 20,000 items, as an epoch of the dense loop takes long."""
+    return "the built-in shop", generate(6_000, 20_000, interactions=420_000).interactions.matrix[:2_000]
+
+
 def small() -> tuple[str, sp.csr_array]:
     return "the built-in shop", generate(400, 200).interactions.matrix
 
 
-def on_cpu(quick: bool, compiled: bool, rounds: int = 5) -> Iterator[dict[str, Any]]:
-    """All contenders, their epochs in turn, each one's memory in a process of its own."""
+def on_cpu(quick: bool, compiled: bool, rounds: int = 5, *, wide: bool = False) -> Iterator[dict[str, Any]]:
+    """All contenders, their epochs in turn, each one's memory in a process of its own; wide: those that matter."""
     device = torch.device("cpu")
-    data, matrix = small() if quick else ml_1m()
+    data, matrix = small() if quick else twenty_thousand() if wide else ml_1m()
     batch = 100 if quick else 500
     names = [name for name in ON_CPU if compiled or "compiled" not in name]
+    names = [EXACT, BF16, DENSE_LOOP] if wide else names
     contenders = {name: _make(name, matrix, device, batch) for name in names}
     speeds: list[float] = []
     works: dict[str, Callable[[], object]] = {name: contender.epoch for name, contender in contenders.items()}

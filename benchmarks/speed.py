@@ -44,6 +44,7 @@ def parts(device: torch.device, *, quick: bool = False, compiled: bool = False, 
     if device.type == "cpu":
         return {
             "epoch": partial(epochs.on_cpu, quick, compiled),
+            "wide": partial(epochs.on_cpu, quick, False, rounds=3, wide=True),
             "growth": partial(growth.measure, growth.QUICK if quick else growth.ON_CPU, device, 240.0),
             "recommend": partial(recommending, device, *((200, 500, 5) if quick else (5_000, 20_000, 50))),
         }

@@ -37,7 +37,8 @@ def training_of(first: Recommender, metrics: dict[str, Any]) -> TrainingSettings
     """As the first model was trained, for as many epochs as were best."""
     assert first.training is not None
     epochs = metrics["training"].get("best_epoch", first.training.epochs)
-    return first.training.model_copy(update={"epochs": epochs})
+    chosen = {name: metrics["training"][name] for name in ("likelihood", "negatives") if name in metrics["training"]}
+    return first.training.model_copy(update={"epochs": epochs, **chosen})
 
 
 def keep_numbers(model: Recommender, first: Recommender) -> None:

@@ -179,6 +179,7 @@ def training_metrics(model: Recommender, seconds: float | None = None) -> dict[s
     took = {} if seconds is None else {"seconds": round(seconds, 1)}
     return {
         **(_epochs(model.log) if model.log else took),
+        **(getattr(model, "settled", None) or {}),
         **_neighbours(model),
         "peak_memory_mb": _peak_memory_mb(),
         "device": str(model.device),

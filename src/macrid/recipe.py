@@ -20,7 +20,7 @@ from macrid.settings import ADDED, Settings, TrainingSettings, model_settings
 KEYS = ("model", "settings", "training", "preset")
 ALGORITHM_1: dict[str, Any] = {**ADDED, "concepts": 7, "temperature": 0.1, "beta": 1.0, "dropout": 0.5}
 """Settings of a MacridVAE without extensions and without what follows from the data."""
-PLAIN_TRAINING: dict[str, Any] = {"balance": 0.0, "learning_rate": 3e-3, "patience": 15}
+PLAIN_TRAINING: dict[str, Any] = {"balance": 0.0, "learning_rate": 3e-3, "patience": 15, "likelihood": "exact"}
 """Settings of the training of such a MacridVAE."""
 EXTENSIONS = ("whole_history", "concept_shares", "neighbours", "start", "assignment", "similarity")
 """Settings that make a MacridVAE one of preset "best", whatever its size."""

@@ -256,16 +256,19 @@ class TrainingSettings(Settings):
     plain sum."""
     average: float = Field(5.0, ge=1)
     """Epochs in the exponential moving average of the weights; 1 means no averaging."""
-    likelihood: Literal["exact", "sampled"] = "exact"
-    """Over all items (exact), or estimated from the history and a sample of others (for very large catalogues)."""
+    likelihood: Literal["auto", "exact", "sampled"] = "auto"
+    """Over all items (exact), or estimated from the history and a sample of others (sampled); auto: sampled for large
+    catalogues where this machine trains several times faster that way (ending also when five epochs raise the
+    validation score by less than 1%), and exact for all others."""
     negatives: int = Field(1024, ge=1, le=MOST)
-    """With sampled likelihood: other items per step, shared by all its users."""
+    """With sampled likelihood: other items per step, shared by all its users. Unless set, auto takes a tenth of the
+    items, up to 8,192, if that is more."""
     sampling: Literal["popularity", "log-uniform", "uniform"] = "popularity"
     """With sampled likelihood: draw by the root of popularity, log-uniformly by popularity rank, or uniformly."""
     label_weight: Training[float] = Field(0.1, ge=0)
     """With labels: the weight of an error about an item relative to one about an interaction."""
     precision: Literal["auto", "bf16", "tf32", "fp32"] = "auto"
-    """Precision of matrix products; auto uses bf16 where the hardware has it (on a CPU, for gradients only)."""
+    """Precision of matrix products; auto uses bf16 where the hardware has it."""
     scratch_mib: int = Field(16, ge=1, le=10**6)
     """Scratch memory on a CPU for the sum over all items, in MiB; less is slower."""
     interactions_mib: int | None = Field(None, ge=0, le=10**9)
@@ -282,6 +285,12 @@ class TrainingSettings(Settings):
         """The batch size for so many train users."""
         return max(1, min(self.batch_size or min(500, -(-users // 5)), users))
 
+    def negatives_of(self, items: int) -> int:
+        """The number of negatives for a catalogue of so many items."""
+        if self.likelihood != "auto" or "negatives" in self.model_fields_set:
+            return self.negatives
+        return max(self.negatives, min(items // 10, 8192))
+
 
 class TrainingKeywords(TypedDict, total=False):
     """`TrainingSettings` as keyword arguments."""
@@ -295,7 +304,7 @@ class TrainingKeywords(TypedDict, total=False):
     patience: int
     balance: float
     average: float
-    likelihood: Literal["exact", "sampled"]
+    likelihood: Literal["auto", "exact", "sampled"]
     negatives: int
     sampling: Literal["popularity", "log-uniform", "uniform"]
     label_weight: float

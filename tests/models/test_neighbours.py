@@ -15,6 +15,7 @@ from macrid.models.neighbours import (
     choose_weight,
     exact_weights,
     local_weights,
+    sparse_weights,
     suitable_regularisation,
     without_weak,
 )
@@ -97,6 +98,42 @@ def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, toget
         expected = sorted(solution, key=lambda other: -abs(solution[other]))[:4]
         assert sources[item].tolist() == expected
         np.testing.assert_allclose(weights[item], refit(x, item, np.array(expected), 9.0), atol=1e-6)
+
+
+def sparse_data(seed, users, items):
+    """Three items of one of many groups per user: most pairs of items never occur together."""
+    random = np.random.default_rng(seed)
+    x = np.zeros((users, items))
+    for user in range(users):
+        x[user, (random.choice(8, 3, replace=False) + 8 * random.integers(items // 8)) % items] = 1
+    return x
+
+
+def test_sparse_weights_are_those_of_ease_where_all_that_occur_together_are_candidates(monkeypatch):
+    monkeypatch.setattr(neighbours, "SMALLEST_GROUP", 2)
+    x = sparse_data(3, 2000, 64)
+    part = Neighbours._from_columns(*sparse_weights(sp.csr_array(x.astype(np.float32)), 20, PLACE, 6.0))
+    np.testing.assert_allclose(dense(part), steck(x, 6.0 * neighbours.REFIT), atol=1e-6)
+
+
+def test_sparse_weights_are_regressions_on_the_best_predictors():
+    x = some_data(3, 120, 40)
+    matrix = sp.csr_array(x.astype(np.float32))
+    found = dense(Neighbours._from_columns(*sparse_weights(matrix, 4, PLACE, 9.0)))
+    predictors = best_predictors(matrix, matrix.T.tocsr(), 4, 9.0).numpy()
+    for item in range(40):
+        np.testing.assert_allclose(found[predictors[item], item], refit(x, item, predictors[item], 9.0), atol=1e-6)
+        assert np.count_nonzero(found[:, item]) <= 4
+
+
+def test_only_a_large_catalogue_of_short_histories_is_sparse(monkeypatch):
+    monkeypatch.setattr(neighbours, "FEWEST_SPARSE", 40)
+    monkeypatch.setattr(neighbours, "CANDIDATES", 20)
+    sparse, many = sp.csr_array(sparse_data(3, 150, 64)), sp.csr_array(some_data(3, 120, 40))
+    assert neighbours.is_sparse(sparse)
+    assert not neighbours.is_sparse(many)
+    monkeypatch.setattr(neighbours, "FEWEST_SPARSE", 100)
+    assert not neighbours.is_sparse(sparse)
 
 
 @pytest.mark.parametrize("solve", [exact_weights, local_weights])

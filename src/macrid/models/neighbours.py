@@ -2,8 +2,8 @@
 
 A history x adds x B to the scores of all items. Column i of EASE's B is a ridge regression of item i on all others;
 here it keeps the few items with the strongest weights and is a regression on these alone, of which weak weights are
-dropped. Where a matrix of all pairs of items is too large, neighbours are chosen by a regression on the items that
-predict item i best one by one.
+dropped. Where a matrix of all pairs of items is too large, or most pairs never occur together, neighbours are chosen by
+a regression on the items that predict item i best one by one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ EXACT_ITEMS = {"cpu": 20_000, "cuda": 60_000}  # the largest catalogue whose pai
 REGULARISATION = 20.0  # times the root of the mean popularity
 REFIT = 0.5  # share of it where regressions have few predictors
 CANDIDATES = 256  # predictors in each local regression
+FEWEST_SPARSE = 4000  # items; of fewer, EASE's weights take no more than some seconds
+SPARSE = 0.6  # share of items that occur together with at most CANDIDATES others
+SMALLEST_GROUP = 8  # predictors; local regressions of about the same size are solved together
 GATHERED = 1 << 23  # counts of pairs of predictors at once
 TOGETHER = 16  # local regressions solved at once; their candidates overlap
 USERS = 64  # scored at once by each thread on a CPU: more do not fit in cache
@@ -66,6 +69,8 @@ class Neighbours:
         matrix = relative(matrix)
         regularisation = suitable_regularisation(matrix) if regularisation is None else regularisation
         solve = exact_weights if is_exact(matrix.shape[1], device) else local_weights
+        if solve is exact_weights and device.type == "cpu" and is_sparse(matrix):
+            solve = sparse_weights
         sources, weights = solve(matrix, count, device, regularisation)
         return cls._from_columns(sources, without_weak(weights))
 
@@ -279,6 +284,43 @@ def exact_weights(
     counts, items = gram(matrix, device), torch.arange(len(sources), device=device)[:, None]
     groups = torch.cat([items, sources], dim=1).split(max(1, GATHERED // sources.shape[1] ** 2))
     return sources, torch.cat([_ridge(counts, places, REFIT * regularisation) for places in groups]).float()
+
+
+def is_sparse(matrix: sp.csr_array) -> bool:
+    """Whether most of many items occur together with few others, so that regressions on these miss nothing."""
+    if matrix.shape[1] < FEWEST_SPARSE:
+        return False
+    others = np.maximum(np.diff(matrix.indptr) - 1, 0)
+    at_most = np.bincount(matrix.indices, np.repeat(others, others + 1), minlength=matrix.shape[1])
+    return bool(np.mean(at_most <= CANDIDATES) >= SPARSE)
+
+
+def sparse_weights(
+    matrix: sp.csr_array, count: int, device: torch.device, regularisation: float
+) -> tuple[Tensor, Tensor]:
+    """As `exact_weights`, from a ridge regression of each item on those it occurs together with.
+
+    If these are more than `count`, the best predictors one by one are taken.
+    """
+    counts = gram(matrix, device)
+    scale = (counts.diagonal() + regularisation).rsqrt()
+    most = min(count, len(counts) - 1)
+    numbers = torch.empty(len(counts), dtype=torch.long, device=device)
+    predictors = torch.empty(len(counts), most, dtype=torch.long, device=device)
+    for rows in torch.arange(len(counts), device=device).split(max(1, BLOCK["cpu"] // len(counts))):
+        together = counts[rows] * scale
+        together[torch.arange(len(rows), device=device), rows] = 0
+        numbers[rows] = together.count_nonzero(dim=1)
+        predictors[rows] = together.topk(most, dim=1).indices
+    weights = torch.zeros(predictors.shape, device=device)
+    size, done = min(SMALLEST_GROUP, most), 0
+    while done < most:  # fewer predictors are filled up to `size` by others, which hardly count
+        group = ((numbers > done) & ((numbers <= size) | (size == most))).nonzero()[:, 0]
+        for items in group.split(max(1, GATHERED // (size + 1) ** 2)):
+            places = torch.cat([items[:, None], predictors[items, :size]], dim=1)
+            weights[items, :size] = _ridge(counts, places, REFIT * regularisation).float()
+        size, done = min(2 * size, most), size
+    return predictors, weights
 
 
 def without_weak(weights: Tensor) -> Tensor:

@@ -49,6 +49,8 @@ class NeuralRecommender(Recommender):
     is_training: bool = False
     neighbours: Neighbours | None = None
     """The linear part of the scores, if any."""
+    settled: dict[str, Any] | None = None
+    """What training chose where its settings leave a choice: the likelihood, and negatives if it is sampled."""
     started_from: Any = None
     """The earlier model that the training starts or has started from, until its names are carried over."""
 

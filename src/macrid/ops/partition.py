@@ -26,6 +26,8 @@ SCRATCH = 4 << 20
 """Numbers in one block on a CPU, by default."""
 USERS = 64, 8
 """In a block with all items: the most, and the fewest for which such a block pays off."""
+CACHED = 1 << 18
+"""Numbers in a part of a block, per thread: few enough to stay in cache."""
 BOUNDED = 30.0
 """Logits at most this far from 0 can be exponentiated and summed without subtracting the maximum."""
 
@@ -73,13 +75,13 @@ def log_likelihood(
     """The sum over the batch of ln p(x_u | z_u, C) = sum over a user's items of x_ui (log p_ui − log Z_u).
 
     Users are weighted by `histories.weights`. Shapes as in `log_partition` → ().
-    precision: "bf16" on a CPU takes the two products of the gradients in bf16.
+    precision: "bf16" on a CPU takes all three products in bf16: that of the logits, and two of the gradients.
     """
     if kernels.serve(items):
         from macrid.ops.sparse_triton import Likelihood
 
         return Likelihood.apply(components, items, log_assignment, histories, temperature, precision, bounded(bound))
-    height = _users_of_a_block(components, items, scratch)
+    height = _users_of_a_block(components, items, scratch, precision)
     if height:
         return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
     log_z = log_partition(components, items, log_assignment, temperature, scratch=scratch)
@@ -104,24 +106,31 @@ class _Sweep(torch.autograd.Function):
         ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, precision: str,
         height: int,
     ) -> Tensor:  # fmt: skip
-        sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
+        blocks = _Blocks(components, items, log_assignment, height, precision)
+        sums = _Gradients(blocks) if any(ctx.needs_input_grad) else None
         mass, weights = histories.mass.to(items.dtype), histories.weights.to(items.dtype)
+        scale = -mass * weights
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
-        for users, logits in _blocks_of_users(components, items, log_assignment, height):
+        for users, products in blocks:
             block = histories.of(users)
-            at = block.own_rows * (len(concepts) * len(items)) + block.items + concepts  # (concepts, positives)
-            flat, n, weight = logits.view(-1), mass[users], weights[users]
+            of_item = block.items + concepts  # (concepts, positives), as `at`
+            at = block.own_rows * (len(concepts) * len(items)) + of_item
             x = None if block.values is None else block.values.to(items.dtype)
-            picked = flat.index_select(0, at.view(-1)).view_as(at)
+            picked = products.view(-1).index_select(0, at.view(-1)).view_as(at) + blocks.by_concept.view(-1)[of_item]
             log_p = picked.logsumexp(dim=0)
-            counted = log_p if x is None else x * log_p
-            total += weight.index_select(0, block.own_rows) @ counted - (n * weight) @ _softmax_(logits.flatten(1))
+            total += weights[users].index_select(0, block.own_rows) @ (log_p if x is None else x * log_p)
+            for rows, p, log_z in blocks.softmax(users, products):
+                total += scale[rows] @ log_z
+                if sums is not None:
+                    sums.add_assignment(p, scale[rows])
             if sums is not None:
-                share = picked.sub_(log_p).exp_().div_(n.index_select(0, block.own_rows))
+                share = picked.sub_(log_p).exp_().div_(-mass[users].index_select(0, block.own_rows))
                 share = share if x is None else share.mul_(x)
-                flat.index_add_(0, at.view(-1), share.view(-1), alpha=-1)
-                sums.add(users, logits, -n * weight)
+                products.view(-1).index_add_(0, at.view(-1), share.view(-1).to(products.dtype))
+                share.mul_(scale[users].index_select(0, block.own_rows))
+                sums.by_assignment.view(-1).index_add_(0, of_item.view(-1), share.view(-1))
+                sums.add(users, products, scale[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()))
         return total
 
@@ -138,15 +147,19 @@ class _SampledSweep(torch.autograd.Function):
         ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, log_own: Tensor, counts: Tensor,
         hidden: Tensor, precision: str, height: int,
     ) -> Tensor:  # fmt: skip
-        sums = _Gradients(components, items, precision) if any(ctx.needs_input_grad) else None
-        total, by_own = items.new_zeros(()), torch.empty_like(log_own)
-        for users, logits in _blocks_of_users(components, items, log_assignment, height):
-            logits.masked_fill_(hidden[users, None] != 0, -torch.inf)
-            log_all = torch.logaddexp(log_own[users], _softmax_(logits.flatten(1)))
-            total += counts[users] @ log_all
-            by_own[users] = counts[users] * torch.exp(log_own[users] - log_all)
+        blocks = _Blocks(components, items, log_assignment, height, precision)
+        sums = _Gradients(blocks) if any(ctx.needs_input_grad) else None
+        total, by_own, scale = items.new_zeros(()), torch.empty_like(log_own), torch.empty_like(log_own)
+        for users, products in blocks:
+            for rows, p, log_z in blocks.softmax(users, products, hidden):
+                log_all = torch.logaddexp(log_own[rows], log_z)
+                total += counts[rows] @ log_all
+                by_own[rows] = counts[rows] * torch.exp(log_own[rows] - log_all)
+                scale[rows] = counts[rows] - by_own[rows]
+                if sums is not None:
+                    sums.add_assignment(p, scale[rows])
             if sums is not None:
-                sums.add(users, logits, counts[users] - by_own[users])
+                sums.add(users, products, scale[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
         return total
 
@@ -160,7 +173,7 @@ def sum_log_partition_with(
     hidden: Tensor, precision: Precision = "fp32", scratch: int | None = None,
 ) -> Tensor:  # fmt: skip
     """sum_u counts_u log(exp(log_own_u) + Z_u), Z_u as in `log_partition`, in one sweep; both (batch,) → ()."""
-    height = _users_of_a_block(components, items, scratch)
+    height = _users_of_a_block(components, items, scratch, precision)
     if not height:
         log_z = log_partition(components, items, log_assignment, temperature, hidden=hidden, scratch=scratch)
         return (counts * torch.logaddexp(log_own, log_z)).sum()
@@ -170,50 +183,91 @@ def sum_log_partition_with(
     )
 
 
+class _Blocks:
+    """Blocks of users with all items, which share their memory.
+
+    In bf16, products are several times faster. A block then takes half the memory; probabilities are computed in single
+    precision, a few users at a time, whose numbers stay in cache meanwhile.
+    """
+
+    def __init__(self, components: Tensor, items: Tensor, log_assignment: Tensor, height: int, precision: str) -> None:
+        batch, concepts, _ = components.shape
+        threads = torch.get_num_threads()
+        self.height = height - (height % threads if height > threads else 0)
+        self.few = threads * max(1, CACHED // (concepts * len(items)))
+        self.kind = torch.bfloat16 if precision == "bf16" else items.dtype
+        self.components, self.items = components, items.to(self.kind)
+        self.by_concept = log_assignment.t().contiguous()  # (concepts, items)
+        self.memory = self.items.new_empty(min(self.height, batch) * concepts * len(items))
+        self.wide = None if self.kind == items.dtype else items.new_empty(min(self.few, batch), concepts, len(items))
+
+    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
+        """Users, and products of their components and all items: (users, concepts, items)."""
+        for start in range(0, len(self.components), self.height):
+            users = slice(start, start + self.height)
+            components = self.components[users]
+            block = self.memory[: components[..., 0].numel() * len(self.items)]
+            yield users, _products(components.to(self.kind), self.items, block)
+
+    def softmax(
+        self, users: slice, products: Tensor, hidden: Tensor | None = None
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Make products probabilities, in place. For a few users at a time: who, their probabilities
+        (users, concepts, items) and log Z (users,).
+
+        hidden: (batch, items), nonzero where an item is left out.
+        """
+        for start in range(0, len(products), self.few):
+            part = products[start : start + self.few]
+            rows = slice(users.start + start, users.start + start + len(part))
+            logits = part if self.wide is None else self.wide[: len(part)].copy_(part)
+            logits.add_(self.by_concept)
+            if hidden is not None:
+                mask = torch.zeros_like(logits[:, 0]).masked_fill_(hidden[rows] != 0, -torch.inf)
+                logits.add_(mask[:, None])  # several times faster than filling all concepts
+            yield rows, logits, _softmax_(logits.flatten(1))
+            if self.wide is not None:
+                part.copy_(logits)
+
+
 class _Gradients:
     """Sums the gradients that follow from a gradient by the logits over blocks of users."""
 
-    def __init__(self, components: Tensor, items: Tensor, precision: str) -> None:
-        self.components, self.kind = components, torch.bfloat16 if precision == "bf16" else items.dtype
-        self.items = items.to(self.kind)
-        self.by_components, self.by_items = torch.empty_like(components), torch.zeros_like(items)
-        self.by_assignment = items.new_zeros(components.shape[1] * len(items))
+    def __init__(self, blocks: _Blocks) -> None:
+        self.components, self.items = blocks.components, blocks.items
+        self.by_components = torch.empty_like(self.components)
+        self.by_items = self.components.new_zeros(self.items.shape[::-1])  # (dim, items)
+        self.by_assignment = torch.zeros_like(blocks.by_concept)
+        self.part = (
+            None if self.items.dtype == self.by_items.dtype else torch.empty_like(self.by_items, dtype=self.items.dtype)
+        )
 
     def add(self, users: slice, by_logits: Tensor, scale: Tensor) -> None:
-        """by_logits (users, concepts, items), times scale (users,)."""
+        """What follows for components and items from by_logits (users, concepts, items) times scale (users,)."""
         scaled = self.components[users] * scale[:, None, None]
-        flat = by_logits.flatten(0, 1).to(self.kind)
+        flat = by_logits.flatten(0, 1)
         torch.mul((flat @ self.items).view_as(scaled), scale[:, None, None], out=self.by_components[users])
-        if self.kind == self.by_items.dtype:
-            self.by_items.addmm_(flat.t(), scaled.flatten(0, 1))
+        left = scaled.flatten(0, 1).t().to(flat.dtype)
+        if self.part is None:
+            self.by_items.addmm_(left, flat)
         else:
-            self.by_items += (scaled.flatten(0, 1).t().to(self.kind) @ flat).t()
-        self.by_assignment.addmv_(by_logits.flatten(1).t(), scale)
+            self.by_items += torch.mm(left, flat, out=self.part)
+
+    def add_assignment(self, by_logits: Tensor, scale: Tensor) -> None:
+        """Likewise, for the log assignment."""
+        self.by_assignment.view(-1).addmv_(by_logits.flatten(1).t(), scale)
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """By components, items and log assignment."""
-        return self.by_components, self.by_items, self.by_assignment.view(self.components.shape[1], -1).t()
+        return self.by_components, self.by_items.t().contiguous(), self.by_assignment.t()
 
 
-def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None) -> int:
+def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None, precision: str) -> int:
     """The number of users per block with all items; 0 if too few fit in scratch memory."""
     most, fewest = USERS
-    height = min(most, (scratch or SCRATCH) // max(1, components.shape[1] * len(items)))
+    numbers = (scratch or SCRATCH) * (2 if precision == "bf16" else 1)
+    height = min(most, numbers // max(1, components.shape[1] * len(items)))
     return 0 if height < min(fewest, len(components)) else height
-
-
-def _blocks_of_users(
-    components: Tensor, items: Tensor, log_assignment: Tensor, height: int
-) -> Iterator[tuple[slice, Tensor]]:
-    """Users and their logits (users, concepts, items); each block reuses the same memory."""
-    batch, concepts, _ = components.shape
-    threads = torch.get_num_threads()
-    height -= height % threads if height > threads else 0
-    scratch = items.new_empty(min(height, batch) * concepts * len(items))
-    by_concept = log_assignment.t().contiguous()
-    for start in range(0, batch, height):
-        users = slice(start, start + height)
-        yield users, _logits(components[users], items, by_concept, scratch)
 
 
 class _LogPartition(torch.autograd.Function):
@@ -270,12 +324,20 @@ def _blocks(
 
 def _logits(components: Tensor, items: Tensor, by_concept: Tensor, out: Tensor) -> Tensor:
     """components[u, k] · items[i] + by_concept[k, i]: (users, concepts, items), in the memory of `out`."""
+    flat = out[: components[..., 0].numel() * len(items)]
+    return _products(components, items, flat).add_(by_concept)
+
+
+def _products(components: Tensor, items: Tensor, out: Tensor) -> Tensor:
+    """components[u, k] · items[i]: (users, concepts, items), in the memory of `out`."""
     users, concepts, dim = components.shape
-    flat = out[: users * concepts * len(items)]
+    if items.dtype == torch.bfloat16:
+        torch.mm(components.reshape(-1, dim), items.t(), out=out.view(-1, len(items)))
+        return out.view(users, concepts, len(items))
     threads = torch.get_num_threads()
-    parts = threads if users % threads == 0 else 1  # a single product may use one thread only
-    torch.bmm(components.reshape(parts, -1, dim), items.t().expand(parts, -1, -1), out=flat.view(parts, -1, len(items)))
-    return flat.view(users, concepts, len(items)).add_(by_concept)
+    parts = threads if users % threads == 0 else 1  # a single product in fp32 may use one thread only
+    torch.bmm(components.reshape(parts, -1, dim), items.t().expand(parts, -1, -1), out=out.view(parts, -1, len(items)))
+    return out.view(users, concepts, len(items))
 
 
 def _softmax_(logits: Tensor) -> Tensor:

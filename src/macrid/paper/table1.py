@@ -36,7 +36,7 @@ FIXED = {"macridvae": {**ADDED, "temperature": 0.1, "start": "svd-encoder"}}
 STARTS = ("svd-encoder", "ease")
 """After tuning, the one that does better on validation users is used."""
 START_SEEDS = 3
-PATIENCE = {"patience": PLAIN_TRAINING["patience"]}  # of every network
+PATIENCE = {name: PLAIN_TRAINING[name] for name in ("patience", "likelihood")}  # of every network
 TRAINING: tuple[dict[str, Any], ...] = ({"balance": 0.0}, {"balance": 0.3})
 """Every network is tuned with each of these; the one that does better on validation users is used."""
 PAPER: dict[str, dict[str, tuple[float, float, float]]] = {

@@ -29,6 +29,7 @@ from macrid.ops.shards import TABLES, WHOLE, Shards
 from macrid.settings import ADDED, REMOVED, MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.average import Average
+from macrid.training.likelihoods import Likelihood
 from macrid.training.mesh import Mesh
 
 FORMAT = 1
@@ -49,6 +50,8 @@ class Progress:
     best_epoch: int = 0
     best_score: float = -1.0
     log: list[dict[str, Any]] = field(default_factory=list)
+    likelihood: Likelihood | None = None
+    """What was chosen at the start."""
 
 
 @dataclass(eq=False)
@@ -131,7 +134,9 @@ def read(folder: Path, state: State, shards: Shards = WHOLE) -> Progress:
         return state.progress
     with _opened(path) as file:
         state.progress = Progress(**file.meta["progress"])
-        check_belongs(path, file.meta["belongs_to"], state.belongs_to)
+        was = file.meta["belongs_to"]
+        state.progress.likelihood = state.progress.likelihood or was.get("likelihood", "exact")
+        check_belongs(path, was | {"likelihood": state.progress.likelihood}, state.belongs_to)
         tensors = {name: file.tensor(name, shards) for name in file.names}
         state.network.load_state_dict(_under(tensors, "now."))
         device = next(state.network.parameters()).device
@@ -209,9 +214,11 @@ def _under(tensors: dict[str, Tensor], prefix: str, device: torch.device | str =
 def check_belongs(path: Path, was: dict[str, Any], now: dict[str, Any]) -> None:
     """A `RunError` that names what differs between two fingerprints."""
     known = {**MacridVAESettings.model_fields, **TrainingSettings.model_fields}  # some are newer than the checkpoint
-    defaults = {name: field.default for name, field in known.items()} | ADDED
+    defaults = {name: field.default for name, field in known.items()} | ADDED | {"likelihood": "exact"}
     was = {name: value for name, value in defaults.items() if name in now} | was
     was = {name: value for name, value in was.items() if (name, value) not in REMOVED.items()}
+    if now.get("likelihood") == "auto":
+        was["likelihood"] = "auto"  # goes on with what it was
     changed = [name for name in {**now, **was} if was.get(name) != now.get(name)]
     if changed:
         differences = ", ".join(

@@ -36,6 +36,7 @@ from macrid.training.adam import Adam
 from macrid.training.average import Average
 from macrid.training.distributed import check_together, current, join, losses_explained
 from macrid.training.interrupts import no_lost_interrupts
+from macrid.training.likelihoods import described, has_stalled, likelihood_for, settled
 from macrid.training.linear import add_neighbours
 from macrid.training.mesh import Mesh, become_whole
 from macrid.training.parallel import DividedHistories, ParallelStep
@@ -87,9 +88,6 @@ def train(
         network.scratch = settings.scratch_mib << 18  # numbers of four bytes
         optimiser = Adam(network.parameters(), settings.learning_rate, settings.l2)
         data = _data(matrix, model.device, settings, mesh)
-        step = _step(network, optimiser, data, torch.Generator(model.device), settings, mesh)
-        if mesh is None:
-            compile_ahead(partial(_rehearse, model, step, validation), model.device)
         about = {"model": type(model).__name__, "labels": None if labels is None else labels.digest()}
         if model.started_from is not None:
             about["warm_start"] = digest_of(model.started_from)
@@ -107,10 +105,21 @@ def train(
             progress = checkpoints.read(folder, state, WHOLE if mesh is None else mesh.shards)
             model.log = [Epoch(**line) for line in progress.log]
             _check_progress(ranks.share(progress.epoch), progress.epoch, folder)
+        progress.likelihood = progress.likelihood or ranks.share(
+            likelihood_for(network, matrix, settings, model.device) if ranks.leads else None
+        )
+        was_chosen = settings.likelihood == "auto" and progress.likelihood == "sampled"
+        settings = settled(settings, progress.likelihood, matrix.shape[1])
+        model.settled = described(settings)
+        step = _step(network, optimiser, data, torch.Generator(model.device), settings, mesh)
+        if mesh is None:
+            compile_ahead(partial(_rehearse, model, step, validation), model.device)
 
         written, adapts = -math.inf, getattr(model.settings, "concepts", None) == "merge"
         try:
             while progress.epoch < settings.epochs and progress.epoch - progress.best_epoch < settings.patience:
+                if was_chosen and has_stalled([record.ndcg for record in model.log]):
+                    break
                 started = time.monotonic()
                 epoch = progress.epoch + 1
                 loss, kl = _run_epoch(model, step, epoch, on_step, check_interrupt)
