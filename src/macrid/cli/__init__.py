@@ -14,6 +14,7 @@ from macrid.cli import (
     diff,
     doctor,
     evaluate,
+    index,
     inspect,
     items,
     map,
@@ -53,6 +54,7 @@ app.command()(traverse.traverse)
 app.command(cls=Command)(steer.steer)
 app.command()(inspect.inspect)
 app.command()(diff.diff)
+app.command()(index.index)
 app.command()(axes.axes)
 app.command()(names.names)
 app.add_typer(items.app, name="items")
