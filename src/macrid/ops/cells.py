@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ PER_CELL = 256  # items, about
 SAMPLED = 16  # items per cell that cells are computed from
 ROUNDS = 4  # of k-means
 TILE = 1 << 22  # similarities computed at once
+ARRANGED = 1 << 16  # items arranged at once
 LOWEST = -80.0  # log c; lower ones are raised to it
 ALIGNED = 16  # columns of the table are padded to a multiple
 ROUNDING = 1e-4  # of bounds in single precision: far more than it can be
@@ -121,8 +123,6 @@ def group(items: Tensor, count: int | None = None, *, seed: int = 0, progress: P
     """
     count = max(1, len(items) // PER_CELL if count is None else min(count, len(items)))
     directions = means(items, count, torch.Generator().manual_seed(seed))
-    regions = directions[: max(1, round(count**0.5))]
-    directions = directions[torch.argsort(nearest(directions, regions), stable=True)]  # similar ones follow each other
     return Grouping(directions, nearest(items, directions, progress))
 
 
@@ -145,7 +145,7 @@ def nearest(items: Tensor, directions: Tensor, progress: Progress | None = None)
     parts, columns = [torch.empty(0, dtype=torch.int32, device=items.device)], directions.t().to(dtype)
     for start in range(0, len(items), size):
         similarities = unit(items[start : start + size]).to(dtype) @ columns
-        parts.append(similarities.float().argmax(dim=1).int())
+        parts.append(similarities.max(dim=1).indices.int())
         if progress is not None:
             progress(min(start + size, len(items)), len(items))
     return torch.cat(parts)
@@ -159,48 +159,46 @@ def arrange(decoder: Decoder, grouping: Grouping) -> Cells:
         cell = cell + count * decoder.concept_of
     order = torch.argsort(cell, stable=True)
     kept, sizes = torch.unique_consecutive(cell[order], return_counts=True)
-    starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]).cpu()
     directions = grouping.directions[kept % count]
-    places = torch.repeat_interleave(torch.arange(len(kept), device=items.device), sizes)
-    facts = _Facts(decoder, directions)
-    for start in range(0, len(order), 1 << 17):
-        facts.add(order[start : start + (1 << 17)], places[start : start + (1 << 17)], start)
+    width = math.ceil((items.shape[1] + decoder.log_assignment.shape[1] + 1) / ALIGNED) * ALIGNED
+    table = torch.zeros(len(items), width, dtype=scan_dtype(items.device), device=items.device)
+    facts = [
+        _facts(decoder, order[rows], sizes[cells], directions[cells], table[rows]) for cells, rows in _runs(starts)
+    ]
+    means, low, high, radius, log_c, mass, errors = (torch.cat(parts) for parts in zip(*facts, strict=True))
+    longest = float(torch.linalg.vector_norm(items, dim=1).max())
     return Cells(
-        order, starts.cpu(), facts.table, directions, facts.sums / sizes[:, None], facts.low, facts.high,
-        facts.radius.sqrt().mul_(1 + 1e-5), facts.log_c, facts.mass.log(),
-        float(torch.linalg.vector_norm(items, dim=1).max()) * (1 + 1e-5), facts.error * (1 + 1e-5),
+        order, starts, table, directions, means, low, high, radius.sqrt().mul_(1 + 1e-5), log_c, mass.log(),
+        longest * (1 + 1e-5), float(errors.max()) * (1 + 1e-5),
     )  # fmt: skip
 
 
-class _Facts:
-    """What bounds need, collected a tile of items at a time."""
+def _runs(starts: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Runs of cells with about ARRANGED items, and their rows of the table."""
+    part = torch.div(starts[:-1], ARRANGED, rounding_mode="floor")
+    edges = [0, *(part.diff() > 0).nonzero()[:, 0].add(1).tolist(), len(part)]
+    return ((slice(*run), slice(int(starts[run[0]]), int(starts[run[1]]))) for run in pairwise(edges))
 
-    def __init__(self, decoder: Decoder, directions: Tensor) -> None:
-        items, concepts = decoder.items, decoder.log_assignment.shape[1]
-        self.decoder, self.directions, cells = decoder, directions, len(directions)
-        width = math.ceil((items.shape[1] + concepts + 1) / ALIGNED) * ALIGNED
-        self.table = torch.zeros(len(items), width, dtype=scan_dtype(items.device), device=items.device)
-        self.sums, self.mass = torch.zeros_like(directions), items.new_zeros(cells, concepts)
-        self.low, self.high = items.new_full((cells,), torch.inf), items.new_full((cells,), -torch.inf)
-        self.radius, self.log_c = items.new_zeros(cells), items.new_full((cells, concepts), -torch.inf)
-        self.error = 0.0
 
-    def add(self, positions: Tensor, places: Tensor, start: int) -> None:
-        """positions: of items. places: their cells. start: their first row of the table."""
-        h, log_c = self.decoder.items[positions], self.decoder.log_assignment[positions]
-        e, (dim, concepts) = self.directions[places], (h.shape[1], log_c.shape[1])
-        a = (h * e).sum(dim=1)
-        self.low.scatter_reduce_(0, places, a, "amin")
-        self.high.scatter_reduce_(0, places, a, "amax")
-        self.radius.scatter_reduce_(0, places, (h - a[:, None] * e).square().sum(dim=1), "amax")
-        self.log_c.scatter_reduce_(0, places[:, None].expand_as(log_c), log_c, "amax")
-        self.sums.index_add_(0, places, h)
-        self.mass.index_add_(0, places, log_c.exp())
-        rows = self.table[start : start + len(h)]
-        rows[:, :dim] = h.to(rows.dtype)
-        rows[:, dim : dim + concepts] = rounded_up(log_c).to(rows.dtype)
-        rows[:, dim + concepts] = 1
-        self.error = max(self.error, float((h - rows[:, :dim].float()).norm(dim=1).max()))
+def _facts(decoder: Decoder, positions: Tensor, sizes: Tensor, directions: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Of some cells: means, low, high, radius squared, log c, mass, and the error of the rows, which are filled in."""
+    h, log_c = decoder.items[positions], decoder.log_assignment[positions]
+    e = torch.repeat_interleave(directions, sizes, dim=0)
+    a = (h * e).sum(dim=1)
+    across = torch.addcmul(h, a[:, None], e, value=-1).square_().sum(dim=1)
+    dim, concepts = h.shape[1], log_c.shape[1]
+    rows[:, :dim] = h.to(rows.dtype)
+    rows[:, dim : dim + concepts] = rounded_up(log_c).to(rows.dtype)
+    rows[:, dim + concepts] = 1
+    error = (h - rows[:, :dim].float()).norm(dim=1).amax(dim=0, keepdim=True)
+
+    def by_cell(values: Tensor, how: str) -> Tensor:
+        return torch.segment_reduce(values, how, lengths=sizes, axis=0)
+
+    largest = by_cell(torch.column_stack([-a, a, across, log_c]), "max")
+    low, high, radius = -largest[:, 0], largest[:, 1], largest[:, 2]
+    return by_cell(h, "mean"), low, high, radius, largest[:, 3:].contiguous(), by_cell(log_c.exp(), "sum"), error
 
 
 def rounded_up(log_c: Tensor) -> Tensor:
