@@ -92,7 +92,7 @@ def search(
         only = allowed.nonzero()[:, 0]
     for first in range(0, len(question.components), TOGETHER):
         block = question.take(slice(first, first + TOGETHER))
-        for at, user in enumerate(_users(decoder, cells, block)):
+        for at, user in enumerate(_users(decoder, cells, block, is_exact=probes is None)):
             excluded = None if hidden is None else hidden[1][hidden[0] == first + at]
             answer = _User(decoder, cells, user, n, excluded, allowed)
             found = answer.find(probes) if only is None else answer.among(only)
@@ -137,16 +137,18 @@ class _Prepared(NamedTuple):
     queries: Tensor  # (concepts, width)
     off: Tensor  # ()
     likely: Tensor  # (cells,)
-    bounds: Tensor  # (cells,)
+    bounds: Tensor  # (cells,), for an exact search
     log_z: Tensor  # without linear parts, ()
     linear: tuple[Tensor, Tensor] | None  # positions and values
 
 
-def _users(decoder: Decoder, cells: Cells, question: Question) -> Iterator[_Prepared]:
+def _users(decoder: Decoder, cells: Cells, question: Question, *, is_exact: bool) -> Iterator[_Prepared]:
     z = question.components / decoder.temperature
     log_w = z.new_zeros(z.shape[:2]) if question.log_weights is None else question.log_weights
     queries, off = cells.queries(z, log_w)
-    likely, bounds = (cells.bounds(z, log_w, reach).logsumexp(dim=1) for reach in (REACH, 1.0))
+    likely = bounds = cells.bounds(z, log_w, REACH).logsumexp(dim=1)
+    if is_exact:
+        bounds = cells.bounds(z, log_w).logsumexp(dim=1)
     sums = log_z(decoder, cells, z, log_w, DRAWS)
     for user in range(len(z)):
         linear = None
