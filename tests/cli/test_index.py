@@ -20,6 +20,7 @@ def test_an_index_is_built_shown_and_removed(invoke, run):
     code, out, _ = invoke("doctor", run)
     assert code == 0
     assert "index.safetensors" in out
+    assert "exact index; 64 users" in invoke("inspect", run)[1]
     code, out, _ = invoke("index", run, "--remove")
     assert "index removed" in out
     assert not (run / "index.safetensors").exists()
@@ -32,6 +33,7 @@ def test_an_approximate_index_reports_its_recall(invoke, run):
     assert (facts["kind"], facts["items"]) == ("approximate", 160)
     assert facts["trial"]["recall"] >= 0.9
     assert facts["probes"] >= 1
+    assert json.loads(invoke("inspect", run, "--json")[1])["index"]["trial"] == facts["trial"]
 
 
 def test_a_folder_that_is_no_run_is_one_clear_line(invoke, tmp_path):

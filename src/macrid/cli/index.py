@@ -51,14 +51,7 @@ def index(
         model.index = None
         built = write_index(run, model, approximate=approximate, recall=recall, progress=on_items)
     size = (run / INDEX).stat().st_size
-    facts: dict[str, Any] = {
-        "items": len(model.items),
-        "cells": len(built.grouping.directions),
-        "bytes": size,
-        "kind": "approximate" if approximate else "exact",
-        "probes": built.probes,
-        "trial": built.trial,
-    }
+    facts: dict[str, Any] = {"items": len(model.items), "bytes": size, **built.as_json()}
     if json:
         print_json(facts)
         return
@@ -67,10 +60,10 @@ def index(
         soft_wrap=True,
     )
     if (trial := built.trial) is not None:
-        console.print(shown(trial), style="dim", soft_wrap=True)
+        console.print(in_words(trial), style="dim", soft_wrap=True)
 
 
-def shown(trial: dict[str, Any]) -> str:
+def in_words(trial: dict[str, Any]) -> str:
     """What an index did for some users."""
     spent = f"{trial['milliseconds']:.1f} ms per list instead of {trial['everything']:.1f}"
     if "recall" in trial:

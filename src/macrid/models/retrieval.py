@@ -43,9 +43,13 @@ class Index:
     trial: dict[str, Any] | None = None
     """What it did for some users when it was built."""
 
-    @property
-    def is_approximate(self) -> bool:
-        return self.probes is not None
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": "exact" if self.probes is None else "approximate",
+            "cells": len(self.grouping.directions),
+            "probes": self.probes,
+            "trial": self.trial,
+        }
 
 
 def build_index(
