@@ -77,7 +77,7 @@ def constants(patch, few=16, share=1.0, rows=1 << 17, probes=16, together=16):
     patch.setattr(search, "DRAWS", 64)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(["random", "groups", "copies", "lengths", "one"]), items=st.integers(1, 400),
     concepts=st.sampled_from([1, 3, 9]), dim=st.sampled_from([2, 5, 30]), seed=st.integers(0, 999),
@@ -105,7 +105,7 @@ def test_a_search_lists_the_best_items_of_any_catalogue(
     check(found, truth_of(decoder, question), forbidden if allowed is None else forbidden | ~allowed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(["random", "groups", "copies", "lengths", "one"]), items=st.integers(1, 300),
     concepts=st.sampled_from([1, 4]), seed=st.integers(0, 999), hard=st.booleans(), count=st.integers(1, 30),
