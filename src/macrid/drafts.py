@@ -127,6 +127,7 @@ class Draft:
     def publish(self) -> None:
         """Replace RUN."""
         self.put()
+        runs.index_if_large(self.path, self.model)
         runs.check_place(self.run, overwrite=True)
         with writing(self.run, RunError, REMEDY):
             remove_leftovers(self.path)

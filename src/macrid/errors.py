@@ -66,6 +66,10 @@ class EditedWarning(UserWarning):
     """A file of a run that people may edit is not the one that macrid wrote."""
 
 
+class IndexWarning(UserWarning):
+    """The index of a run cannot be used, so every item is scored."""
+
+
 class RangeWarning(UserWarning):
     """A move beyond the range of real users; it stops at the edge of that range unless told to go further."""
 

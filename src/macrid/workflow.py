@@ -253,6 +253,7 @@ def save(model: Recommender, folder: str | PathLike[str], *, overwrite: bool = F
         metrics = {**_scores(trained, heldout), "training": training_metrics(model)} if heldout else None
         known = {} if model.min_rating is None else {"min_rating": model.min_rating}
         runs.save(model, folder, overwrite=overwrite, heldout=heldout, metrics=metrics, data=known)
+        runs.index_if_large(folder, model)
 
 
 def _chosen(

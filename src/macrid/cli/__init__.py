@@ -15,6 +15,7 @@ from macrid.cli import (
     doctor,
     evaluate,
     export,
+    index,
     inspect,
     items,
     map,
@@ -54,6 +55,7 @@ app.command()(traverse.traverse)
 app.command(cls=Command)(steer.steer)
 app.command()(inspect.inspect)
 app.command()(diff.diff)
+app.command()(index.index)
 app.command()(axes.axes)
 app.command()(names.names)
 app.add_typer(items.app, name="items")

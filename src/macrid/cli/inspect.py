@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from macrid.cli.common import console, number, print_json, step_progress, table, working
+from macrid.cli.index import in_words
 from macrid.concepts.effects import KnobEffect
 from macrid.pictures.drawing import shortened
 
@@ -66,6 +67,8 @@ def inspect(
         report = inspection.inspect(model, histories, is_final="final" in read_metrics(run))
         if (added := read_added(run)) is not None:
             report["added"] = {"items": len(added), "strength": added.strength.as_json()}
+        if (index := getattr(model, "index", None)) is not None:
+            report["index"] = index.as_json()
         if others:
             report["agreement"] = inspection.compare([model, *(load(other, "cpu", added=False) for other in others)])
     if control:
@@ -104,6 +107,10 @@ def show(report: dict[str, Any]) -> None:
             f"{added['items']:,} new item{'s' * (added['items'] > 1)} since training, placed with strength"
             f" {added['strength']['strength']:.2f}; what follows leaves them out (macrid items list)"
         )
+    if "index" in report:
+        index = report["index"]
+        measured = "" if index["trial"] is None else f"; {in_words(index['trial'])}"
+        console.print(f"{index['kind']} index{measured}")
     if report["preset"] is not None:
         console.print(f"preset {report['preset']}, {report['neighbours'] or 'no'} neighbours per item")
     if report["best_share"] is not None:

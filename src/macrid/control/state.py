@@ -30,6 +30,8 @@ from macrid.concepts.directions import Direction, along, directions_towards
 from macrid.concepts.space import Space, digest
 from macrid.control.moves import Move
 from macrid.errors import RequestError
+from macrid.ops.cells import Cells
+from macrid.ops.search import Question, log_sums, search
 from macrid.ops.topk import best_of
 
 FURTHEST = 1 - 1e-6  # largest coordinate of a unit vector: at 1 the others would be lost
@@ -147,7 +149,9 @@ class State:
         weights = self.weights.clone()
         weights[concept] += change
         moved = replace(self, weights=weights, unmoved=self.unmoved or self)
-        moved.__dict__["terms"] = self.terms  # weights do not change them
+        moved.__dict__["sums"] = self.sums  # weights change neither these nor the terms
+        if "terms" in self.__dict__:
+            moved.__dict__["terms"] = self.terms
         return moved, Effect(concept, None, float(self.shares()[concept]), float(moved.shares()[concept]), 0.0, 1.0)
 
     @cached_property
@@ -158,9 +162,17 @@ class State:
         return terms.add_(self.space.log_terms)
 
     @cached_property
+    def sums(self) -> Tensor:
+        """log Z_k without the weights, estimated where the model has an index: (concepts,)."""
+        if (cells := self._cells(1)) is not None:
+            decoder = self.space.decoder
+            return log_sums(decoder, cells, self.components[None].to(decoder.items.device))[0]
+        return self.terms.logsumexp(dim=1)
+
+    @cached_property
     def log_sums(self) -> Tensor:
         """log Z_k: (concepts,)."""
-        return self.terms.logsumexp(dim=1) + self.weights.to(self.terms.device)
+        return self.sums + self.weights.to(self.sums.device)
 
     def shares(self) -> Tensor:
         """Z_k / Z: (concepts,)."""
@@ -170,6 +182,8 @@ class State:
         """The n best items, of all or of one concept; fewer if fewer are left."""
         may = np.ones(len(self.space.items), dtype=bool) if allowed is None else allowed.copy()
         may[hidden] = False
+        if concept is None and may.any() and (cells := self._cells(n)) is not None:
+            return self._search(cells, min(n, int(may.sum())), may)
         scores, device = self.scores, self.scores.device
         items = None if concept is None else self.space.members(concept)
         if items is not None:
@@ -178,6 +192,29 @@ class State:
         values, positions = best_of(scores.clone()[None], n, allowed=torch.from_numpy(may).to(device))
         chosen = positions[0].cpu().numpy()
         return Ranking(chosen if items is None else items[chosen], values[0].cpu().numpy())
+
+    def _cells(self, n: int) -> Cells | None:
+        """Of the model's index; None if all scores are known already or have to be computed."""
+        return None if "terms" in self.__dict__ else self.space.model.arranged(1, n)
+
+    def _search(self, cells: Cells, n: int, may: np.ndarray) -> Ranking:
+        """The n best items that may be listed, by the model's index."""
+        decoder, index, linear = self.space.decoder, self.space.model.index, None
+        if self.linear is not None:
+            linear = sp.csr_array((self._fade * self.linear).cpu().numpy()[None])
+        device = decoder.items.device
+        question = Question(self.components[None].to(device), self.weights[None].to(device), linear)
+        probes = None if index is None else index.probes
+        found = search(decoder, cells, question, n, allowed=torch.from_numpy(may).to(device), probes=probes)
+        return Ranking(found.positions[0].cpu().numpy(), found.log_p[0].cpu().numpy())
+
+    @property
+    def _fade(self) -> float:
+        """The factor on the linear part."""
+        if self.unmoved is None:
+            return 1.0
+        before, after = (self.unmoved.components, self.unmoved.weights), (self.components, self.weights)
+        return float(faded(before, after, self.space.decoder.temperature))
 
     @cached_property
     def log_p(self) -> Tensor:
@@ -189,11 +226,7 @@ class State:
         """log-probabilities: (items,)."""
         if self.linear is None:
             return self.log_p
-        start, factor = self.unmoved, 1.0
-        if start is not None:
-            before, after = (start.components, start.weights), (self.components, self.weights)
-            factor = float(faded(before, after, self.space.decoder.temperature))
-        return (self.log_p + factor * self.linear).log_softmax(dim=0)
+        return (self.log_p + self._fade * self.linear).log_softmax(dim=0)
 
 
 def faded(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], temperature: float) -> Tensor:

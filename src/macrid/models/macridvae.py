@@ -31,9 +31,11 @@ from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import draw_dropout, draw_mask, initialise
 from macrid.models.neighbours import Neighbours
 from macrid.models.neural import NeuralRecommender
+from macrid.models.retrieval import DEEPEST, WORTHWHILE, Index, find
 from macrid.models.start import ease_start, number_of_concepts, prototypes_among, svd_start, svd_vectors
 from macrid.ops import encoder
 from macrid.ops.batches import relative
+from macrid.ops.cells import Cells, arrange
 from macrid.ops.partition import Precision, log_likelihood
 from macrid.ops.sampled import Local, sampled_log_likelihood
 from macrid.ops.sharded import sharded_log_likelihood
@@ -302,6 +304,12 @@ class MacridVAE(NeuralRecommender):
     """The weight to give it, if there are no validation users to choose one on."""
     origin: warm.Origin | None = None
     """Where the items of a warm start come from."""
+    index: Index | None = None
+    """How to find the best items without scoring all of them; None scores them all."""
+    kept_cells: tuple[Decoder, Cells] | None = None
+    """With the decoder they were computed from."""
+    asked: int = 0
+    """Questions that were answered by scoring everything."""
     renumbered: int = 0
     """Concepts that had changed their number after a warm start, and got it back."""
 
@@ -319,6 +327,7 @@ class MacridVAE(NeuralRecommender):
         if self.started_from is not None:
             self.settings = self._settings_from(self.started_from)
         super().prepare(data, training)
+        self.index = None
         self.labelled = self.meaning = self.neighbours = self.neighbours_note = self.neighbours_weight = None
         users = np.random.default_rng(training.seed).permutation(data.matrix.shape[0])[:SAMPLE]
         self.sample = data.matrix[np.sort(users)]
@@ -439,6 +448,36 @@ class MacridVAE(NeuralRecommender):
         encoded = self.network.encode(self.to_device(histories), decoder.log_assignment)
         linear = None if self.neighbours is None else self.neighbours.scores(histories)
         return Mixture(encoded.mean, encoded.log_weights, linear)
+
+    @torch.no_grad()
+    def rank(
+        self, histories: sp.csr_array, n: int, hidden: sp.csr_array | None = None, allowed: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        cells = self.arranged(histories.shape[0], n)
+        if cells is None or self.index is None:
+            return super().rank(histories, n, hidden, allowed)
+        with on_device(self.device):
+            found = find(self, cells, histories, n, hidden, allowed, self.index.probes)
+        return found.positions, found.log_p
+
+    @torch.no_grad()
+    def arranged(self, questions: int, n: int) -> Cells | None:
+        """The items by cell; None to score everything: without an index, for long lists, or for the first questions, as
+        arranging the items takes longer."""
+        if self.index is None or self.is_training or n > DEEPEST * len(self.items):
+            return None
+        decoder = self.decoder
+        if self.kept_cells is None or self.kept_cells[0] is not decoder:
+            self.asked += questions
+            if self.asked < WORTHWHILE:
+                return None
+            with on_device(self.device):
+                self.kept_cells = decoder, arrange(decoder, self.index.grouping.to(self.device).extended(decoder.items))
+        return self.kept_cells[1]
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.kept_cells, self.asked = None, 0
 
     def to(self, device: str) -> Self:
         super().to(device)

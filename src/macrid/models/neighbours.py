@@ -142,11 +142,23 @@ class Neighbours:
             return self._scores_of_kernels(histories)
         return self._scores(histories, x)
 
+    def sparse_scores(self, histories: sp.csr_array) -> sp.csr_array:
+        """`scores` without the items that no neighbour of a history reaches: (users, width)."""
+        rows = self._matrix[histories.indices]
+        if (x := weights_by_user(histories)) is not None:
+            rows.data *= np.repeat(x, np.diff(rows.indptr))
+        merged = sp.csr_array(
+            (rows.data, rows.indices, rows.indptr[histories.indptr]), (histories.shape[0], self.width)
+        )
+        merged.sum_duplicates()
+        return merged
+
     @cached_property
     def _matrix(self) -> sp.csr_array:
         small = len(self.targets) < 2**31  # then all indices have four bytes; scipy wants them alike
-        offsets = (self.offsets.int() if small else self.offsets).numpy()
-        return sp.csr_array((self.weights.numpy(), self.targets.numpy(), offsets), shape=(self.items, self.width))
+        offsets = (self.offsets.int() if small else self.offsets).cpu().numpy()
+        weights, targets = self.weights.cpu().numpy(), self.targets.cpu().numpy()
+        return sp.csr_array((weights, targets, offsets), shape=(self.items, self.width))
 
     def _scores_on_cpu(self, histories: sp.csr_array, x: np.ndarray | None) -> Tensor:
         scores = torch.empty(histories.shape[0], self.width)

@@ -14,6 +14,7 @@ added.parquet        items added after training: id, attributes, how they were p
 added.safetensors    their vectors
 map.safetensors      item positions on the studio's map, once requested
 inspection.json      the output of `inspect`, once the studio requested it
+index.safetensors    which items are similar, so that the best are found without scoring all of them
 diff.json            after a warm start, the differences from the run it started from
 manifest.json        the SHA-256 of each of these files, checked whenever a run is opened
 training/            an unfinished training: its checkpoints (of a final model in `final`), and the run so far (`draft`)
@@ -33,6 +34,7 @@ from macrid.runs.folder import (
     weights_digest,
 )
 from macrid.runs.heldout import read_heldout, read_histories, read_sample, read_validation
+from macrid.runs.index import INDEX, index_if_large, read_index, remove_index, write_index
 from macrid.runs.loading import accept, examine, fill, load, read_diff, read_first, read_metrics
 from macrid.runs.meaning import read_names, write_names
 from macrid.runs.saving import add, check_place, keep, save
@@ -43,6 +45,7 @@ __all__ = [
     "EDITABLE",
     "FILES",
     "FINAL",
+    "INDEX",
     "REMEDY",
     "TRAINING",
     "accept",
@@ -52,6 +55,7 @@ __all__ = [
     "examine",
     "fill",
     "has_progress",
+    "index_if_large",
     "keep",
     "load",
     "read_added",
@@ -60,12 +64,15 @@ __all__ = [
     "read_first",
     "read_heldout",
     "read_histories",
+    "read_index",
     "read_metrics",
     "read_names",
     "read_sample",
     "read_validation",
+    "remove_index",
     "save",
     "weights_digest",
     "write_added",
+    "write_index",
     "write_names",
 ]

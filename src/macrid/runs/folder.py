@@ -44,9 +44,10 @@ FILES = (
     "map.safetensors",
     "inspection.json",
     "diff.json",
+    "index.safetensors",
     manifest.FILE,
 )
-CACHES = ("map.safetensors", "inspection.json")  # computed again if damaged
+CACHES = ("map.safetensors", "inspection.json", "index.safetensors")  # computed again if damaged
 EDITABLE = ("names.json",)  # by people, too
 UNREADABLE = (
     KeyError,

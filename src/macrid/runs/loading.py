@@ -21,7 +21,7 @@ from macrid.cold import widen
 from macrid.data.ids import Ids
 from macrid.data.store import distinct_ids
 from macrid.data.tables import RESERVED_COLUMNS
-from macrid.errors import DataError, EditedWarning, MacridError, RunError, first_line
+from macrid.errors import DataError, EditedWarning, IndexWarning, MacridError, RunError, first_line
 from macrid.files import writing
 from macrid.models import model_class
 from macrid.models.base import Recommender
@@ -30,6 +30,7 @@ from macrid.models.macridvae import MacridVAE
 from macrid.runs.added import check_added, read_added
 from macrid.runs.folder import CACHES, EDITABLE, FILES, REMEDY, UNREADABLE, check, damage_explained, read, read_config
 from macrid.runs.heldout import read_sample
+from macrid.runs.index import INDEX, read_index
 from macrid.runs.meaning import check_meaning, read_meaning
 from macrid.settings import ADDED, REMOVED, TrainingSettings
 
@@ -100,6 +101,8 @@ def fill(model: Recommender, folder: str | PathLike[str], *, mapped: bool = Fals
             _add_items(model, path)
     except (*UNREADABLE, DataError) as error:
         raise RunError(f"{path}: damaged run, its files do not match ({first_line(error)}); {REMEDY}") from error
+    if isinstance(model, MacridVAE):
+        model.index = read_index(path, model)
     _warn_of_edits(path)
 
 
@@ -112,8 +115,11 @@ def examine(folder: str | PathLike[str]) -> dict[str, str]:
         if not {*wrong} - {*CACHES, *EDITABLE}:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", EditedWarning)
-                load(path, "cpu")
+                warnings.simplefilter("ignore", IndexWarning)
+                model = load(path, "cpu")
                 read_metrics(path)
+            if (path / INDEX).exists() and getattr(model, "index", None) is None:
+                wrong.setdefault(INDEX, "does not belong to these weights")
     except manifest.DamagedError as error:
         wrong = error.problems
     except RunError as error:

@@ -33,6 +33,7 @@ from macrid.files import write_atomically, writing
 from macrid.models.base import Recommender
 from macrid.models.forks import new_lock
 from macrid.models.macridvae import MacridVAE
+from macrid.models.retrieval import WORTHWHILE
 from macrid.ops.topk import Decoder
 from macrid.report.profile import Profiler
 from macrid.runs import (
@@ -87,6 +88,7 @@ class Hosted:
             if shared is not None:
                 _share_decoder(self.model, shared, f"{self.weights}-{self.added}")
             self.space = space_of(self.model)
+            self.model.arranged(WORTHWHILE, 1)  # now, rather than when somebody asks
             if meaning_of(self.model).names is None:
                 meaning_of(self.model).names = fresh_names(self.model)
         self.engine = Engine(self.model)
