@@ -100,6 +100,7 @@ def fresh_peak(device: torch.device) -> int:
     """Start to watch the peak of memory, with nothing lying about; bytes in use now."""
     gc.collect()
     if device.type == "cuda":
+        torch.empty(0, device=device)  # there is nothing to watch before the first tensor
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from macrid.errors import (
     CallbackWarning,
+    ClusterError,
     CollapseWarning,
     DatabaseError,
     DataError,

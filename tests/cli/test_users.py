@@ -99,8 +99,8 @@ def test_data_is_prepared_from_postgres(invoke, database, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "give either a file or catalogue name, or --sql with a query"),
-        (["shop", "--sql", "SELECT 1"], 2, "give either a file or catalogue name"),
+        ([], 2, "give either files or a catalogue name, or --sql with a query"),
+        (["shop", "--sql", "SELECT 1"], 2, "give either files or a catalogue name"),
         (["--sql", "SELECT 1", "--items", "x.csv", "--items-sql", "SELECT 1"], 2, "either --items or --items-sql"),
         (["--sql", "SELECT 1"], 1, "no database; set MACRID_DATABASE to a URL such as"),
         (["--sql", "SELECT 1 AS user", "--database-file", "none"], 1, "none: cannot be read (No such file"),

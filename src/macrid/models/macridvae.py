@@ -31,7 +31,7 @@ from macrid.models.devices import choose_device, on_device
 from macrid.models.layers import draw_dropout, draw_mask, initialise
 from macrid.models.neighbours import Neighbours
 from macrid.models.neural import NeuralRecommender
-from macrid.models.retrieval import DEEPEST, WORTHWHILE, Index, find
+from macrid.models.retrieval import DEEPEST, TOGETHER_ON_GPU, WORTHWHILE, Index, find
 from macrid.models.start import ease_start, number_of_concepts, prototypes_among, svd_start, svd_vectors
 from macrid.ops import encoder
 from macrid.ops.batches import relative
@@ -462,8 +462,8 @@ class MacridVAE(NeuralRecommender):
 
     @torch.no_grad()
     def arranged(self, questions: int, n: int) -> Cells | None:
-        """The items by cell; None to score everything: without an index, for long lists, or for the first questions, as
-        arranging the items takes longer."""
+        """The items by cell; None to score everything: without an index, for long lists, for many questions at once on a
+        GPU, or for the first questions, as arranging the items takes longer."""
         if self.index is None or self.is_training or n > DEEPEST * len(self.items):
             return None
         decoder = self.decoder
@@ -473,7 +473,7 @@ class MacridVAE(NeuralRecommender):
                 return None
             with on_device(self.device):
                 self.kept_cells = decoder, arrange(decoder, self.index.grouping.to(self.device).extended(decoder.items))
-        return self.kept_cells[1]
+        return None if self.device.type == "cuda" and questions > TOGETHER_ON_GPU else self.kept_cells[1]
 
     def _forget(self) -> None:
         super()._forget()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 INDEXED_ITEMS = 500_000  # from which a run gets an index: with fewer, scoring everything is about as fast
 WORTHWHILE = 16  # questions for which it pays to arrange the items by cell
+TOGETHER_ON_GPU = 8  # questions; for more, a GPU scores everything at once in less time
 DEEPEST = 0.01  # of all items: longer lists are found by scoring everything
 TRIED = 64  # users that an index is tried on
 LISTED = 10  # items listed for each of them
