@@ -59,12 +59,11 @@ if TYPE_CHECKING:
     from macrid.workflow import TrainedRun, train
 
 __all__ = [
-    "EASE", "Account", "AddedItems", "Axes", "Boost", "CallbackWarning", "Change", "Choice", "CollapseWarning",
-    "Comparison", "ConceptName", "DataError", "DatabaseError", "Difference", "DimensionName", "DiversityCost",
-    "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "FallbackWarning", "Fit", "HeldOut", "Ids",
-    "IndexWarning",
-    "Interactions", "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE", "MultVAE",
-    "Names", "NewItem", "Part", "Placement", "Popularity", "Posterior", "Progress", "Pull", "RangeWarning",
+    "EASE", "Account", "AddedItems", "Axes", "Boost", "CallbackWarning", "Change", "Choice", "ClusterError",
+    "CollapseWarning", "Comparison", "ConceptName", "DataError", "DatabaseError", "Difference", "DimensionName",
+    "DiversityCost", "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "FallbackWarning", "Fit", "HeldOut",
+    "Ids", "IndexWarning", "Interactions", "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE",
+    "MultVAE", "Names", "NewItem", "Part", "Placement", "Popularity", "Posterior", "Progress", "Pull", "RangeWarning",
     "ReadReport", "Reason", "Reasons", "Recommendations", "Recommender", "RequestError", "Rules", "RulesWarning",
     "RunError", "ScoredItem", "SettingsError", "Shelf", "Split", "Stage", "Steered", "Stop", "StudyError", "TrainedRun",
     "TrainingError", "Traversal", "UnknownItemsWarning", "__version__", "add_items", "callbacks", "compare", "datasets",

@@ -56,9 +56,7 @@ def contrasts(
         warnings.simplefilter("ignore", RuntimeWarning)  # columns that are unknown in a list
         means = np.stack([np.nanmean(part, axis=1) for part in (of_left, of_right)])
         error = np.nanstd(values, axis=1) * np.sqrt((1 / np.maximum(known, 1)).sum(axis=0))
-    strength = np.round(
-        np.abs(means[0] - means[1]) / np.where(error > 0, error, np.inf), 9
-    )  # the same either way round
+    strength = np.round(np.abs(means[0] - means[1]) / np.where(error > 0, error, np.inf), 9)  # the same both ways
     is_first = np.array([column.name in first for column in columns])
     clear = (known > 0).all(axis=0) & (strength >= np.where(is_first, 1e-9, LEAST))
     order = sorted(np.flatnonzero(clear).tolist(), key=lambda at: (not is_first[at], -strength[at], columns[at].name))

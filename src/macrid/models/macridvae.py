@@ -462,8 +462,8 @@ class MacridVAE(NeuralRecommender):
 
     @torch.no_grad()
     def arranged(self, questions: int, n: int) -> Cells | None:
-        """The items by cell; None to score everything: without an index, for long lists, for many questions at once on a
-        GPU, or for the first questions, as arranging the items takes longer."""
+        """The items by cell; None to score everything: without an index, for long lists, for many questions at once on
+        a GPU, or for the first questions, as arranging the items takes longer."""
         if self.index is None or self.is_training or n > DEEPEST * len(self.items):
             return None
         decoder = self.decoder
