@@ -62,13 +62,13 @@ __all__ = [
     "EASE", "Account", "AddedItems", "Axes", "Boost", "CallbackWarning", "Change", "Choice", "ClusterError",
     "CollapseWarning", "Comparison", "ConceptName", "DataError", "DatabaseError", "Difference", "DimensionName",
     "DiversityCost", "EditedWarning", "Effect", "Encoding", "Epoch", "Evaluation", "FallbackWarning", "Fit", "HeldOut",
-    "Ids", "IndexWarning", "Interactions", "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move", "MultDAE",
-    "MultVAE", "Names", "NewItem", "Part", "Placement", "Popularity", "Posterior", "Progress", "Pull", "RangeWarning",
-    "ReadReport", "Reason", "Reasons", "Recommendations", "Recommender", "RequestError", "Rules", "RulesWarning",
-    "RunError", "ScoredItem", "SettingsError", "Shelf", "Split", "Stage", "Steered", "Stop", "StudyError", "TrainedRun",
-    "TrainingError", "Traversal", "UnknownItemsWarning", "__version__", "add_items", "callbacks", "compare", "datasets",
-    "diff", "evaluate", "explain", "knobs", "load", "recommend_many", "remove_items", "steer", "train", "traverse",
-    "understand",
+    "Ids", "IndexWarning", "Interactions", "LeftOutWarning", "MacridError", "MacridVAE", "Meaning", "Metric", "Move",
+    "MultDAE", "MultVAE", "Names", "NewItem", "Part", "Placement", "Popularity", "Posterior", "Progress", "Pull",
+    "RangeWarning", "ReadReport", "Reason", "Reasons", "Recommendations", "Recommender", "RequestError", "Rules",
+    "RulesWarning", "RunError", "ScoredItem", "SettingsError", "Shelf", "Split", "Stage", "Steered", "Stop",
+    "StudyError", "TrainedRun", "TrainingError", "Traversal", "UnknownItemsWarning", "__version__", "add_items",
+    "callbacks", "compare", "datasets", "diff", "evaluate", "explain", "knobs", "load", "recommend_many",
+    "remove_items", "steer", "train", "traverse", "understand",
 ]  # fmt: skip
 
 _HOME = {  # imported when first used, so that `import macrid` and `macrid --help` do not wait for torch
