@@ -40,10 +40,13 @@ def launch(processes: int, arguments: Sequence[str]) -> int:
         try:
             elastic_launch(config, sys.executable)("-m", "macrid", *arguments)
         except ChildFailedError as error:
-            killed = {rank: -failure.exitcode for rank, failure in error.failures.items() if failure.exitcode < 0}
+            codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+            if max(codes.values()) > 0:  # those that the launcher then stopped did not fail
+                codes = {rank: code for rank, code in codes.items() if code != -signal.SIGTERM}
+            killed = {rank: -code for rank, code in codes.items() if code < 0}
             if killed:
                 raise TrainingError(_about(killed)) from None
-            return max(failure.exitcode for failure in error.failures.values())
+            return max(codes.values())
         except SignalException as stop:
             if stop.sigval == signal.SIGINT:
                 return 130
