@@ -331,7 +331,7 @@ def test_a_legend_counts_and_shows_every_item_that_has_a_value(map_of, films):
         studio.page.get_by_role("button", name=f"Select {expected['Western']} items").press("Enter")
         studio.one("#segment-title").wait_for()
         assert studio.one("#segment-title").inner_text() == f"{expected['Western']} items selected"
-        assert re.search(r"Western\s+genres", studio.one(".segment").inner_text())
+        wait_until(lambda: re.search(r"Western\s+genres", studio.one(".segment").inner_text()))
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -525,10 +525,9 @@ def test_nothing_is_wider_than_its_place(moved, width):
     studio.one(".compare-row").first.wait_for()
     assert studio.one("#view-compare").evaluate(fits)
     if width == 390:
-        shown = [column(studio, place).is_visible() for place in ("Left", "Right")]
-        assert shown == [True, False]
+        wait_until(lambda: [column(studio, place).is_visible() for place in ("Left", "Right")] == [True, False])
         studio.button("What is shown now", ".compare-tabs").click()
-        assert [column(studio, place).is_visible() for place in ("Left", "Right")] == [False, True]
+        wait_until(lambda: [column(studio, place).is_visible() for place in ("Left", "Right")] == [False, True])
 
 
 def test_everything_works_with_the_keyboard(moved, shop_site):
