@@ -26,6 +26,12 @@ def test_an_index_is_built_shown_and_removed(invoke, run):
     assert not (run / "index.safetensors").exists()
 
 
+def test_an_index_that_is_slower_than_scoring_everything_says_so(invoke, run):
+    _, out, _ = invoke("index", run)
+    trial = json.loads(invoke("inspect", run, "--json")[1])["index"]["trial"]
+    assert ("scoring every item is faster here" in out) == (trial["milliseconds"] > trial["everything"])
+
+
 def test_an_approximate_index_reports_its_recall(invoke, run):
     code, out, err = invoke("index", run, "--approximate", "--recall", "0.9", "--json")
     assert code == 0, err

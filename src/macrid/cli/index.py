@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import typer
@@ -61,6 +62,9 @@ def index(
     )
     if (trial := built.trial) is not None:
         console.print(in_words(trial), style="dim", soft_wrap=True)
+        if trial["milliseconds"] > trial["everything"]:
+            slower = "scoring every item is faster here; remove the index with"
+            console.print(f"{slower} `macrid index {quote(str(run))} --remove`", style="yellow", soft_wrap=True)
 
 
 def in_words(trial: dict[str, Any]) -> str:

@@ -176,10 +176,10 @@ class _Shifted(Table):
         return self._table.place(row + self._first)
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
-        raise NotImplementedError
+        raise AssertionError("the rows of a batch have been read")
 
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
-        raise NotImplementedError
+        raise AssertionError("the rows of a batch have been read")
 
 
 def _rewritten(table: Table, found: Columns, request: Request, facts: _Facts) -> Iterator[tuple[pa.Table, int]]:
