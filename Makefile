@@ -43,14 +43,14 @@ test-slow: install
 	$(call TEST,slow)
 
 bench: install
-	$(BIN)/python benchmarks/speed.py $(ARGS)
-	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m benchmarks.speed $(ARGS)
+	$(BIN)/python -m benchmarks.accuracy
+	$(BIN)/python -m benchmarks.report
 
 bench-gpu: install
-	$(BIN)/python benchmarks/speed.py --device cuda $(ARGS)
-	$(BIN)/python benchmarks/accuracy.py --device cuda
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python -m benchmarks.speed --device cuda $(ARGS)
+	$(BIN)/python -m benchmarks.accuracy --device cuda
+	$(BIN)/python -m benchmarks.report
 
 lint: install $(if $(NODE),node_modules/.installed)
 	$(BIN)/ruff check src tests benchmarks

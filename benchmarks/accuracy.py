@@ -1,8 +1,8 @@
 """Whole trainings in fresh processes: does precision or sampling cost accuracy, and how long does the command take?
 
-    MACRID_DATA=… python benchmarks/accuracy.py --device cuda             # 3 seeds
-    MACRID_DATA=… python benchmarks/accuracy.py --only "exact, fp32"      # on a CPU, one of the ways
-    MACRID_DATA=… python benchmarks/accuracy.py --at-once 4               # side by side, each on a quarter of the cores
+    MACRID_DATA=… python -m benchmarks.accuracy --device cuda             # 3 seeds
+    MACRID_DATA=… python -m benchmarks.accuracy --only "exact, fp32"      # on a CPU, one of the ways
+    MACRID_DATA=… python -m benchmarks.accuracy --at-once 4               # side by side, each on a quarter of the cores
 
 Every run is `macrid train DATA --out … --json --seed S` with nothing else than what is named. All seeds count.
 """
@@ -23,7 +23,6 @@ from queue import SimpleQueue
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 from benchmarks.measuring import circumstances, rounded, show

@@ -1,7 +1,7 @@
 """The number of concepts found in training: `concepts="auto"`, which begins with 20, against the true number given.
 
-    python benchmarks/adaptive.py --seeds 10                             # the built-in shop, 7 categories
-    python benchmarks/adaptive.py --data alishop-7c-4k --seeds 1         # another of the catalogue
+    python -m benchmarks.adaptive --seeds 10                             # the built-in shop, 7 categories
+    python -m benchmarks.adaptive --data alishop-7c-4k --seeds 1         # another of the catalogue
 
 A seed is that of the training. Every seed is shown: concepts at the end and the epoch of the last merge, NMI with the
 categories where there are any, validation NDCG@100, and NMI and NDCG@100 with the number given.

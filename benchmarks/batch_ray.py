@@ -1,7 +1,7 @@
 """Lists for many users: one process as it is, one process with one thread, and Ray on this machine, one worker killed.
 
-    python benchmarks/batch_ray.py                                       # 20,000 users, a few minutes
-    python benchmarks/batch_ray.py --users 1000000 --items 20000         # 3 GB of disk in --folder
+    python -m benchmarks.batch_ray                                       # 20,000 users, a few minutes
+    python -m benchmarks.batch_ray --users 1000000 --items 20000         # 3 GB of disk in --folder
 
 Each way is the whole `macrid recommend` of a run and a Parquet file of shuffled events: start, reading, lists, writing.
 Ways take turns. Weights are random, as the time does not depend on what was learned: 7 concepts, 100 dimensions, 32
@@ -22,8 +22,6 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import macrid  # isort: skip  (before torch, whose threads it sets)
 import numpy as np

@@ -1,7 +1,7 @@
 """Evidence for the defaults: start, similarity and assignment of concepts, on every data set at hand.
 
-    python benchmarks/defaults.py --seeds 3 --out docs/defaults.md            # all that are at hand
-    python benchmarks/defaults.py --data ml-1m shop                           # these only, to standard output
+    python -m benchmarks.defaults --seeds 3 --out docs/defaults.md            # all that are at hand
+    python -m benchmarks.defaults --data ml-1m shop                           # these only, to standard output
 
 Every model is trained once and scored with soft and with hard assignment. All seeds count; none is left out.
 """

@@ -1,9 +1,9 @@
 """Several processes against one: equal weights, time, memory of each, and what the cost model says about them.
 
-    python benchmarks/distributed.py                     # two CPU processes over gloo, about 5 minutes on two cores
-    python benchmarks/distributed.py --device cuda       # one GPU: one process, and two that share it
-    python benchmarks/distributed.py --quick             # small shapes, to see that it runs
-    python benchmarks/distributed.py --extrapolate       # only the table of 1, 8 and 64 cards, by the cost model
+    python -m benchmarks.distributed                     # two CPU processes over gloo, about 5 minutes on two cores
+    python -m benchmarks.distributed --device cuda       # one GPU: one process, and two that share it
+    python -m benchmarks.distributed --quick             # small shapes, to see that it runs
+    python -m benchmarks.distributed --extrapolate       # only the table of 1, 8 and 64 cards, by the cost model
 
 Every measurement runs in processes of its own, some steps each, on generated data of ML-1M's shape (exact) and on a
 catalogue of a million items and more (sampled). Results go to benchmarks/results/distributed-cpu.json or -cuda.json.
@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import scipy.sparse as sp
@@ -175,7 +174,7 @@ def run(job: dict[str, Any], processes: int, threads: int) -> list[dict[str, Any
     if processes > 1:
         environment |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, __file__, "--worker", json.dumps(job)]
+    command = [sys.executable, "-m", "benchmarks.distributed", "--worker", json.dumps(job)]
     started = [
         subprocess.Popen(
             command,

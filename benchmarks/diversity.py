@@ -1,8 +1,8 @@
 """What diversity costs: accuracy against variety within lists and coverage of the catalogue, for d from 0 to 1.
 
-    MACRID_DATA=… python benchmarks/diversity.py --device cuda --data ml-1m shop --seeds 3
-    python benchmarks/diversity.py --quick                            # a small shop, in seconds
-    python benchmarks/diversity.py --tables                           # table and picture of what was measured, in docs/
+    MACRID_DATA=… python -m benchmarks.diversity --device cuda --data ml-1m shop --seeds 3
+    python -m benchmarks.diversity --quick                            # a small shop, in seconds
+    python -m benchmarks.diversity --tables                           # table and picture of what was measured, in docs/
 
 A model is trained once per data set and seed. Its test users get lists of 20 items at every d, by item vectors and by
 attributes, and for comparison with at most k items per value of an attribute. Every rule is a line of
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
@@ -35,7 +34,8 @@ from macrid.control.rules import Rules
 from macrid.data import catalog
 from macrid.data.shop import generate
 from macrid.data.split import HeldOut, Split
-from macrid.evaluation.ranking import hits_of, ndcg, recall
+from macrid.evaluation.accuracy import ndcg, recall
+from macrid.evaluation.lists import hits_of
 from macrid.models.base import Recommender
 
 RESULTS = Path(__file__).parent / "results" / "diversity.jsonl"

@@ -1,7 +1,7 @@
 """Accounts of places: their time against that of leave-one-out pulls, and how close their split is to Shapley values.
 
-    python benchmarks/explaining.py --items 20000 --history 100
-    python benchmarks/explaining.py --run runs/ml-1m
+    python -m benchmarks.explaining --items 20000 --history 100
+    python -m benchmarks.explaining --run runs/ml-1m
 
 Without a run, the weights are random, for the time does not depend on what was learned; ways take turns, and ratios are
 of medians. With a run: places of the history's items for the 1st and 20th item of the lists of test users, by four ways
@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch

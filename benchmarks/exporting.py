@@ -1,7 +1,7 @@
 """Whether exported files give the model's lists, and how fast onnxruntime is beside us, for 1,000 users.
 
-    python benchmarks/exporting.py --data ml-1m
-    python benchmarks/exporting.py --run runs/ml-1m
+    python -m benchmarks.exporting --data ml-1m
+    python -m benchmarks.exporting --run runs/ml-1m
 
 With --data, models of the presets and of both assignments are trained for a few epochs first: equality does not depend
 on how good they are. Users are train users, or the held-out users of a run. "recipe" is examples/vector-database on
@@ -15,14 +15,12 @@ import argparse
 import importlib.util
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import onnxruntime

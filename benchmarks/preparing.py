@@ -1,9 +1,9 @@
 """Prepare more interactions than memory should hold: seconds, peak memory of all processes, and kills on the way.
 
-    python benchmarks/preparing.py                                  # 2 million interactions
-    python benchmarks/preparing.py --interactions 200e6 --folder /disk/with/space
-    python benchmarks/preparing.py --interactions 50e6 --engines    # DuckDB against polars' streaming engine
-    python benchmarks/preparing.py --end-to-end 2                   # ML-20M's shape, trained for two epochs on the CPU
+    python -m benchmarks.preparing                                  # 2 million interactions
+    python -m benchmarks.preparing --interactions 200e6 --folder /disk/with/space
+    python -m benchmarks.preparing --interactions 50e6 --engines    # DuckDB against polars' streaming engine
+    python -m benchmarks.preparing --end-to-end 2                   # ML-20M's shape, trained for two epochs on the CPU
 
 Events have a long tail of users and items and come in several Parquet files. The same command is then killed at
 several moments and run again until it is done; the folder must have the same digests. With --engines, both engines

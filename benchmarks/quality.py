@@ -1,10 +1,10 @@
 """A hard, fair bench: accuracy against tuned EASE, and whether concepts are crisp, stable, well named and steerable.
 
-    MACRID_DATA=… python benchmarks/quality.py                        # everything; a second call goes on where it was
-    MACRID_DATA=… python benchmarks/quality.py --only ml-1m --seeds 5
-    MACRID_DATA=… python benchmarks/quality.py --levers               # also every lever alone
-    MACRID_DATA=… python benchmarks/quality.py --subsamples           # only a tenth of the users of each data set
-    python benchmarks/quality.py --tables                             # tables of what was measured, in docs/
+    MACRID_DATA=… python -m benchmarks.quality                        # everything; a second call goes on where it was
+    MACRID_DATA=… python -m benchmarks.quality --only ml-1m --seeds 5
+    MACRID_DATA=… python -m benchmarks.quality --levers               # also every lever alone
+    MACRID_DATA=… python -m benchmarks.quality --subsamples           # only a tenth of the users of each data set
+    python -m benchmarks.quality --tables                             # tables of what was measured, in docs/
 
 Every training is one line of benchmarks/results/quality.jsonl. It makes its choices on validation users; test users are
 scored once. All seeds count, and results that are worse than hoped for stay in the tables.
@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch

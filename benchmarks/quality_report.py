@@ -107,7 +107,7 @@ def _origin(measured: Measured) -> str:
     }
     where = "; ".join(f"{machine}, {date}, macrid {version}" for machine, date, version in sorted(abouts))
     return (
-        f"Measured by `python benchmarks/quality.py` ({where}). Settings and epochs are chosen on validation users."
+        f"Measured by `python -m benchmarks.quality` ({where}). Settings and epochs are chosen on validation users."
         " Three things were chosen with results of test users in view, too: the rule for the weight of neighbours (on"
         " ml-latest-small), their regularisation, and how fast they fade when somebody moves a user (on ml-1m)."
     )

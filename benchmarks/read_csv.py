@@ -1,7 +1,7 @@
 """Read a CSV of events: seconds and peak memory, in a fresh process, against a plain pandas reading of the same file.
 
-    python benchmarks/read_csv.py                 # 10 million rows
-    python benchmarks/read_csv.py --rows 1000000
+    python -m benchmarks.read_csv                 # 10 million rows
+    python -m benchmarks.read_csv --rows 1000000
 
 The file has integer users, string items and ratings, unsorted, with a few duplicates, as logs have.
 """

@@ -1,6 +1,6 @@
 """Recommend for many users at once, for one at a time, and for one at a time the dense way: users per second.
 
-python benchmarks/recommend.py --users 10000 --items 20000 --device cpu
+python -m benchmarks.recommend --users 10000 --items 20000 --device cpu
 
 The weights are random, for the time does not depend on what was learned; histories have about 70 items, drawn
 long-tailed. The dense way is that of public implementations: a row of all items per user, a loop over the concepts,

@@ -1,4 +1,4 @@
-"""Write docs/performance.md and its pictures from what was measured: python benchmarks/report.py
+"""Write docs/performance.md and its pictures from what was measured: python -m benchmarks.report
 
 It reads benchmarks/results/: cpu.json and gpu.json of benchmarks/speed.py, accuracy-cpu.json and accuracy-gpu.json of
 benchmarks/accuracy.py. What is not there is said not to be measured; what misses its target is said to miss it.
@@ -7,12 +7,9 @@ benchmarks/accuracy.py. What is not there is said not to be measured; what misse
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import accuracy
 from benchmarks.contenders import BF16, DENSE_LOOP, EXACT
@@ -132,8 +129,8 @@ AGAIN = """\
 ```console
 $ MACRID_DATA=… make bench           # on this machine's CPU, then this page; without ML-1M a shop of its shape is used
 $ make bench-gpu                     # the same on a GPU
-$ MACRID_DATA=… .venv/bin/python benchmarks/accuracy.py --device cuda
-$ .venv/bin/python benchmarks/report.py
+$ MACRID_DATA=… .venv/bin/python -m benchmarks.accuracy --device cuda
+$ .venv/bin/python -m benchmarks.report
 ```
 
 `benchmarks/speed.py --only PART` measures one part again and leaves the others in the file as they are. On a CPU the

@@ -1,8 +1,8 @@
 """What a nightly training keeps: a fresh one against a warm start, after small and larger changes of the data.
 
-    MACRID_DATA=… python benchmarks/retraining.py                        # everything, on a GPU if there is one
-    MACRID_DATA=… python benchmarks/retraining.py --data shop --seeds 2 --device cpu
-    python benchmarks/retraining.py --tables                             # docs/retraining.md from what was measured
+    MACRID_DATA=… python -m benchmarks.retraining                        # everything, on a GPU if there is one
+    MACRID_DATA=… python -m benchmarks.retraining --data shop --seeds 2 --device cpu
+    python -m benchmarks.retraining --tables                             # docs/retraining.md from what was measured
 
 2 % fewer: yesterday's run is trained on everything, today 2 % of the events are gone.
 10 % more: yesterday's run lacks 10 % of the events and 7 % of the items, which are there today.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import scipy.sparse as sp

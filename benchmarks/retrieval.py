@@ -1,9 +1,9 @@
 """The ten best of millions of items: scoring everything, an exact search with proof, an approximate one, in one run.
 
-    python benchmarks/retrieval.py --items 5000000                       # generated; torch, numpy and scipy are enough
-    python benchmarks/retrieval.py --items 10000000 --device cuda --questions 64
-    python benchmarks/retrieval.py --items 5000000 --run runs/ml-1m      # grown from the items of a trained run
-    python benchmarks/retrieval.py --items 1000000 --catalogue families --catalogue flat --catalogue uniform
+    python -m benchmarks.retrieval --items 5000000                       # generated; torch, numpy and scipy are enough
+    python -m benchmarks.retrieval --items 10000000 --device cuda --questions 64
+    python -m benchmarks.retrieval --items 5000000 --run runs/ml-1m      # grown from the items of a trained run
+    python -m benchmarks.retrieval --items 1000000 --catalogue families --catalogue flat --catalogue uniform
 
 How much a search saves depends on the catalogue, so there are three. families: some thousand kinds of items, each of
 which splits into as many as needed in three steps, each time at half the distance. flat: the same kinds with noise of
@@ -21,7 +21,6 @@ import argparse
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +28,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from torch import Tensor

@@ -1,6 +1,6 @@
 """What rules cost in time: one question and many at once, by each kind of rule, against the same without rules.
 
-    python benchmarks/rules.py --items 20000 --users 500
+    python -m benchmarks.rules --items 20000 --users 500
 
 The weights are random, for the time does not depend on what was learned; items have a price, a brand and tags. Ways
 take turns, and ratios are of medians. Writes benchmarks/results/rules.json.
@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import pyarrow as pa

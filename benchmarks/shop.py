@@ -1,6 +1,6 @@
 """The built-in shop, seed by seed: test NDCG@100 against the oracle's, NMI of concepts and categories, seconds.
 
-    python benchmarks/shop.py --seeds 10
+    python -m benchmarks.shop --seeds 10
 
 A seed is that of the shop and of the training, as in `macrid demo --seed`. Every seed is shown.
 """

@@ -1,7 +1,7 @@
 """A sparse catalogue: 22,000 users with nine items each, 12,000 items. The time and scores of a whole training.
 
-    python benchmarks/sparse_catalogue.py --before CHECKOUT        # this checkout against an earlier one
-    python benchmarks/sparse_catalogue.py --seeds 3 --set likelihood=exact --set epochs=30
+    python -m benchmarks.sparse_catalogue --before CHECKOUT        # this checkout against an earlier one
+    python -m benchmarks.sparse_catalogue --seeds 3 --set likelihood=exact --set epochs=30
 
 Interactions come from the built-in shop, without what is known about its items. Every training is `macrid.train` in a
 process of its own, from a split to a finished run; with --before, the two checkouts take turns.

@@ -1,8 +1,8 @@
 """How fast macrid is and what memory it needs, as ratios measured in one run.
 
-    python benchmarks/speed.py                                # CPU, under 10 minutes on two cores
-    python benchmarks/speed.py --device cuda                  # GPU, about 4 minutes on an H200
-    python benchmarks/speed.py --only growth --quick          # one part; small shapes, to see that it runs
+    python -m benchmarks.speed                                # CPU, under 10 minutes on two cores
+    python -m benchmarks.speed --device cuda                  # GPU, about 4 minutes on an H200
+    python -m benchmarks.speed --only growth --quick          # one part; small shapes, to see that it runs
 
 Parts: epoch (against the dense ways and the machine's floor), growth (of a step with every size), recommend, and on a
 GPU large (10 million items). Everything measured goes into a JSON file, part by part, of which benchmarks/report.py
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import scipy.sparse as sp

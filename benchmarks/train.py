@@ -1,6 +1,6 @@
 """Train on a data set of the catalogue with the defaults in a fresh process: scores, minutes, peak memory.
 
-MACRID_DATA=… python benchmarks/train.py ml-1m ml-latest-small alishop-7c-4k
+MACRID_DATA=… python -m benchmarks.train ml-1m ml-latest-small alishop-7c-4k
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The other side of the speed benchmarks must do the same work; all parts run on small shapes, and the report tells."""
 
 import argparse
+import importlib
 import json
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,11 @@ import macrid
 from macrid.models.macridvae import MacridNetwork
 from macrid.settings import ADDED, MacridVAESettings
 from tests.truth import histories_of
+
+
+@pytest.mark.parametrize("path", sorted(Path(epochs.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_finds_what_it_imports(path):
+    importlib.import_module(f"benchmarks.{path.stem}")
 
 
 @pytest.mark.parametrize("dense_class", [DenseMacridVAE, PartitionDense])
@@ -208,7 +215,7 @@ def test_the_picture_of_growth_is_small(tmp_path):
 
 
 def test_the_page_on_performance_is_up_to_date():
-    assert report.FILE.read_text(encoding="utf-8") == report.text(report.read()), "run: python benchmarks/report.py"
+    assert report.FILE.read_text(encoding="utf-8") == report.text(report.read()), "run: python -m benchmarks.report"
 
 
 def test_a_subsample_has_a_tenth_of_the_users_and_the_items_they_have(shop_split):
