@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import ndtr
 
+from macrid.blas import one_blas_thread
 from macrid.concepts.evidence import FEWEST_MEMBERS, LARGEST_P, LEAST_CORRELATION, SHUFFLES, columns_by_pattern
 from macrid.concepts.meaning import Axes, Fit, meaning_of, unturned
 from macrid.concepts.space import Space, draw, space_of, with_range
@@ -93,6 +94,7 @@ def remember_range(model: Recommender) -> None:
         axes["original"] = with_range(Axes("original", unturned(space.concepts, space.dim)), space, model.sample)
 
 
+@one_blas_thread
 def concept_axes(
     space: Space, k: int, by: str, columns: Sequence[Column], seed: int, items: np.ndarray | None = None
 ) -> tuple[np.ndarray, list[Fit]]:
@@ -132,6 +134,7 @@ def tied_dimensions(model: MacridVAE) -> dict[int, str]:
     return {dimension: str(name) for dimension, name in enumerate(labelled) if name not in columns}
 
 
+@one_blas_thread
 def attribute_axes(
     vectors: np.ndarray,
     weights: np.ndarray,
@@ -178,6 +181,7 @@ def attribute_axes(
     return axes[-1], fits
 
 
+@one_blas_thread
 def direction_of(vectors: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The unit vector (dim,) along which values (n,) grow over vectors (n, dim), however weakly; NaN is unknown."""
     scores = scores_of(values)[:, None]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from macrid.blas import one_blas_thread
 from macrid.concepts import names, naming
 from macrid.concepts.axes import find, tied_dimensions
 from macrid.concepts.evidence import FEWEST_MEMBERS, axes_evidence, axis_correlations
@@ -31,6 +32,7 @@ class Choice:
     """(concepts,) kinds."""
 
 
+@one_blas_thread
 def understand(
     model: MacridVAE,
     by: Sequence[str] | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from macrid.blas import one_blas_thread
 from macrid.concepts.effects import KnobEffect
 from macrid.concepts.meaning import meaning_of
 from macrid.concepts.space import Space, draw, space_of
@@ -30,6 +31,7 @@ LARGE_SHARE = 0.9
 OLDEST = 7  # warm starts after which effects are measured again
 
 
+@one_blas_thread
 def measure_effects(
     model: MacridVAE, heldout: HeldOut | None = None, *, earlier: MacridVAE | None = None, seed: int = 0
 ) -> None:
