@@ -86,8 +86,10 @@ def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, size):
 
 
 @pytest.mark.parametrize("together", [1, 5, 64])
-def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, together):
+@pytest.mark.parametrize("fit", [True, False], ids=["counted once", "counted by group"])
+def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, fit, together):
     monkeypatch.setattr(neighbours, "TOGETHER", together)
+    monkeypatch.setattr(neighbours, "counts_fit", lambda items, device: fit and device.type == "cpu")
     monkeypatch.setattr(neighbours, "CANDIDATES", 10)
     x = some_data(3, 120, 40)
     matrix = sp.csr_array(x.astype(np.float32))

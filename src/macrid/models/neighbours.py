@@ -350,20 +350,32 @@ def strongest(weights: Tensor, count: int) -> Tensor:
 def local_weights(
     matrix: sp.csr_array, count: int, device: torch.device, regularisation: float
 ) -> tuple[Tensor, Tensor]:
-    """As `exact_weights`, from a ridge regression of each item on a few candidates, without all pairs of items."""
-    by_item = matrix.T.tocsr()
-    predictors = best_predictors(matrix, by_item, CANDIDATES, regularisation)
+    """As `exact_weights`, from a ridge regression of each item on a few candidates.
+
+    How often pairs occur together is counted once, or for some items at a time if all pairs take too much memory.
+    """
+    by_item, cpu = matrix.T.tocsr(), torch.device("cpu")
+    counts = gram(matrix, cpu) if counts_fit(matrix.shape[1], device) else None
+    predictors = best_predictors(matrix, by_item, CANDIDATES, regularisation, counts)
     sources = torch.empty(len(predictors), min(count, predictors.shape[1]), dtype=torch.long, device=device)
     weights = torch.empty(sources.shape, device=device)
     for items in predictors[:, 0].argsort().split(TOGETHER):  # with the best predictor, items share many others
-        pool, places = torch.cat([items[:, None], predictors[items]], dim=1).unique(return_inverse=True)
-        counts = gram(by_item[pool.numpy()].T.tocsr(), torch.device("cpu")).to(device)
+        places = torch.cat([items[:, None], predictors[items]], dim=1)
+        among = counts
+        if among is None:
+            pool, places = places.unique(return_inverse=True)
+            among = gram(by_item[pool.numpy()].T.tocsr(), cpu).to(device)
         places = places.to(device)
-        chosen = strongest(_ridge(counts, places, regularisation), count)
+        chosen = strongest(_ridge(among, places, regularisation), count)
         kept = torch.cat([places[:, :1], places[:, 1:].gather(1, chosen)], dim=1)
         sources[items.to(device)] = predictors[items].to(device).gather(1, chosen)
-        weights[items.to(device)] = _ridge(counts, kept, REFIT * regularisation).float()
+        weights[items.to(device)] = _ridge(among, kept, REFIT * regularisation).float()
     return sources, weights
+
+
+def counts_fit(items: int, device: torch.device) -> bool:
+    """Whether the counts of all pairs of items take at most half of the memory that is left."""
+    return device.type == "cpu" and 2 * 4 * items**2 <= memory_left(device)
 
 
 def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
@@ -380,15 +392,23 @@ def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
     return torch.cholesky_solve((counts[others, target] * is_other).double()[:, :, None], factor)[:, :, 0]
 
 
-def best_predictors(matrix: sp.csr_array, by_item: sp.csr_array, count: int, regularisation: float) -> Tensor:
-    """For every item the others that explain most of it, each in a ridge regression of its own: (items, count)."""
+def best_predictors(
+    matrix: sp.csr_array, by_item: sp.csr_array, count: int, regularisation: float, counts: Tensor | None = None
+) -> Tensor:
+    """For every item the others that explain most of it, each in a ridge regression of its own: (items, count).
+
+    counts: of all pairs of items, if known.
+    """
     items = matrix.shape[1]
     squares = np.bincount(matrix.indices, np.square(matrix.data, dtype=np.float64), minlength=items)
     scale = torch.from_numpy(1 / np.sqrt(squares + regularisation)).float()
     at_once = max(1, BLOCK["cpu"] // items)
     best = []
     for start in range(0, items, at_once):
-        together = torch.from_numpy((by_item[start : start + at_once] @ matrix).toarray()).float().mul_(scale)
+        if counts is None:
+            together = torch.from_numpy((by_item[start : start + at_once] @ matrix).toarray()).float().mul_(scale)
+        else:
+            together = counts[start : start + at_once] * scale
         together.diagonal(start).fill_(-1)
         best.append(together.topk(min(count, items - 1), dim=1).indices)
     return torch.cat(best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
@@ -219,6 +220,10 @@ def gram(matrix: sp.csr_array, device: torch.device) -> Tensor:
         return gram
     by_item = matrix.T.tocsr()
     at_once = max(1, BLOCK["cpu"] // items)
-    for start in range(0, items, at_once):
+
+    def fill(start: int) -> None:
         (by_item[start : start + at_once] @ matrix).toarray(out=gram[start : start + at_once].numpy())
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(fill, range(0, items, at_once)))  # raises what went wrong
     return gram
