@@ -30,6 +30,7 @@ from macrid.models.devices import choose_device
 from macrid.models.macridvae import MacridVAE
 from macrid.models.neural import NeuralRecommender
 from macrid.models.warm import digest_of, settings_from, training_from
+from macrid.ops.ahead import load_ahead
 from macrid.progress import shows_progress
 from macrid.recipe import Recipe, settings_of_preset
 from macrid.remarks import compare
@@ -98,7 +99,7 @@ def train(
     old = None if earlier is None else earlier.model
     recommender, chosen = _chosen(model, preset, settings, old)
     _check_possible(recommender, labels)
-    choose_device(chosen.get("device", "auto"))
+    load_ahead(choose_device(chosen.get("device", "auto")))
     training = recommender.training_settings(chosen)
     ranks = join(training.device)
     with (

@@ -5,7 +5,7 @@ import torch
 
 from macrid.data.shop import generate
 from macrid.models.macridvae import MacridNetwork
-from macrid.ops.ahead import compile_ahead
+from macrid.ops.ahead import compile_ahead, load_ahead
 from macrid.ops.batches import DeviceHistories
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
@@ -16,6 +16,21 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 def test_nothing_is_run_where_there_are_no_kernels():
     compile_ahead(lambda: pytest.fail("it was run"), torch.device("cpu"))
+
+
+def test_nothing_is_loaded_where_there_are_no_kernels():
+    assert load_ahead(torch.device("cpu")) is None
+
+
+@needs_gpu
+def test_what_kernels_need_is_loaded_in_a_thread():
+    from triton.runtime.cache import triton_key
+
+    thread = load_ahead(torch.device("cuda"))
+    assert thread is not None
+    thread.join(60)
+    assert torch.cuda.is_initialized()
+    assert triton_key.cache_info().currsize == 1
 
 
 @needs_gpu

@@ -318,8 +318,9 @@ def _carry_dimensions(both: _Both, lost: set[int], seed: int) -> tuple[list[Dime
             changes.append(f"concept {k}: new axes; {named} named dimensions of the old ones are gone")
             continue
         coordinates = both.now.turned(k)
+        examples = examples_of(both.now, k, coordinates)
         for entry in before:
-            update: dict[str, Any] = {"examples": examples_of(both.now, k, coordinates[:, entry.dimension])}
+            update: dict[str, Any] = {"examples": examples[entry.dimension]}
             if entry.attribute is not None and entry.strength is not None:
                 more, problem = _checked_dimension(both, entry, columns, coordinates[:, entry.dimension])
                 update |= more

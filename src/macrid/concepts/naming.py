@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,7 +217,7 @@ def name_dimensions(space: Space, k: int, columns: Sequence[Column], written: Fo
     strongest = np.abs(correlated.rho).max(axis=1, initial=0)  # (columns,)
     for fit in fitted.values():
         strongest[places[fit.attribute]] = max(strongest[places[fit.attribute]], fit.strength)
-    entries = []
+    entries, examples = [], examples_of(space, k, coordinates)
     place: int | None
     for j in range(space.dim):
         kind, axis = "original" if axes is None else axes.by, digest(space.axes(k)[j])
@@ -228,7 +229,7 @@ def name_dimensions(space: Space, k: int, columns: Sequence[Column], written: Fo
             place, update = _of_correlations(usable, correlated, free.index(j), strongest)
         if place is not None:
             update |= _named(usable[place], update["evidence"][0], points[:, j], values, written)
-        entries.append(entry.model_copy(update=update | {"examples": examples_of(space, k, coordinates[:, j])}))
+        entries.append(entry.model_copy(update=update | {"examples": examples[j]}))
     return entries
 
 
@@ -358,12 +359,17 @@ def _ends_of_value(column: Column, coordinate: np.ndarray, values: Values) -> En
     return Ends(low, name, _shares(values, odds.reversed(), opposite), _shares(values, odds, places))
 
 
-def examples_of(space: Space, k: int, coordinate: np.ndarray) -> Examples:
-    """Items at both ends of a dimension; coordinate: (members,)."""
+def examples_of(space: Space, k: int, coordinates: np.ndarray) -> list[Examples]:
+    """Items at both ends of every dimension; coordinates: (members, dim)."""
     popular = np.flatnonzero(space.is_popular(k))
-    order = space.members(k)[popular[np.argsort(coordinate[popular], kind="stable")]]
-    low, high = (_as_examples(space.described(places[:EXAMPLES])) for places in (order, order[::-1]))
-    return Examples(low=low, high=high)
+    order = popular[np.argsort(coordinates[popular], axis=0, kind="stable")]  # (popular, dim)
+    ends = np.stack([order[:EXAMPLES], order[::-1][:EXAMPLES]]).transpose(2, 0, 1)  # (dim, ends, examples)
+    described = iter(_as_examples(space.described(space.members(k)[ends.ravel()])))
+    per_end = ends.shape[2]
+    return [
+        Examples(low=tuple(islice(described, per_end)), high=tuple(islice(described, per_end)))
+        for _ in range(len(ends))
+    ]
 
 
 def _as_examples(items: Sequence[ScoredItem]) -> tuple[Example, ...]:

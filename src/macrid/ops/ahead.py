@@ -8,6 +8,7 @@ parallel. On a machine that has them in its cache, they are just loaded.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,6 +19,23 @@ import torch
 from macrid.ops import kernels
 
 MOST_THREADS = 16
+
+
+def load_ahead(device: torch.device) -> threading.Thread | None:
+    """Begin to load what kernels need on a GPU, in a thread: it takes about a second, in which data can be read."""
+    if device.type != "cuda":
+        return None
+    thread = threading.Thread(target=_load_libraries, args=(device,), name="macrid-load-ahead", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load_libraries(device: torch.device) -> None:
+    with suppress(Exception):  # it only saves time
+        if kernels.serve(torch.ones(1, device=device)):
+            from triton.runtime.cache import triton_key
+
+            triton_key()  # a digest of Triton's own files, kept for the names of kernels in its cache
 
 
 def compile_ahead(run: Callable[[], object], device: torch.device) -> None:

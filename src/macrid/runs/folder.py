@@ -133,6 +133,9 @@ def weights_digest(run: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def pretty(value: Any) -> str:
     """JSON, indented; what lies deeper than `INDENTED` levels is on one line, which json encodes ten times as fast."""
     return _indented(value, "\n") + "\n"
@@ -141,11 +144,9 @@ def pretty(value: Any) -> str:
 def _indented(value: Any, line: str) -> str:
     """line: a line break and the indentation so far."""
     if not value or not isinstance(value, dict | list | tuple) or len(line) > 2 * INDENTED:
-        return json.dumps(value, ensure_ascii=False)
+        return _encode(value)
     inner = line + "  "
     if isinstance(value, dict):
-        parts = (
-            f"{json.dumps(str(name), ensure_ascii=False)}: {_indented(each, inner)}" for name, each in value.items()
-        )
+        parts = (f"{_encode(str(name))}: {_indented(each, inner)}" for name, each in value.items())
         return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
     return f"[{inner}{f',{inner}'.join(_indented(each, inner) for each in value)}{line}]"
