@@ -196,6 +196,7 @@ def end_to_end(folder: Path, epochs: int, memory: str) -> dict[str, Any]:
         found[name] = watched([sys.executable, "-m", "macrid", *command])
         if found[name]["code"]:
             raise SystemExit(found[name]["message"])
+        del found[name]["message"]
         print(told(name, found[name]), flush=True)
     counts = json.loads((data / "about.json").read_text())["counts"]
     print(json.dumps(counts))

@@ -59,9 +59,10 @@ def fit_first(
         model.fixed_weight = USUAL if validation is None else None
 
     def say(seconds: float, epochs: int) -> None:
-        text = f"about {duration(seconds / epochs)} per epoch, {duration(seconds)} for {epochs} epochs"
-        if validation is not None:
-            text += f" at most; stops {training.patience} epochs after the best one"
+        text = f"about {duration(seconds / epochs)} per epoch"
+        if epochs > 1:
+            text += f", {duration(seconds)} for {epochs} epochs"
+            text += "" if validation is None else f" at most; stops {training.patience} epochs after the best one"
         text += ", then trains on everybody for as many as were best" if final else ""
         tell(Progress("note", text))
 

@@ -200,20 +200,25 @@ def kernel_likelihood(z, h, log_c, temperature, rows, *, precision="fp32", bound
 
 @pytest.fixture(
     params=[
-        pytest.param((1 << 20, torch.float64), id="one sweep"),
-        pytest.param((150, torch.float64), id="one sweep of many blocks"),
-        pytest.param((1, torch.float64), id="composed"),
-        pytest.param((1 << 20, torch.float32), id="one sweep, single"),
-        pytest.param((1, torch.float32), id="composed, single"),
+        pytest.param((1 << 20, torch.float64, False), id="one sweep"),
+        pytest.param((150, torch.float64, False), id="one sweep of many blocks"),
+        pytest.param((1, torch.float64, False), id="composed"),
+        pytest.param((1 << 20, torch.float32, False), id="one sweep, single"),
+        pytest.param((1, torch.float32, False), id="composed, single"),
+        pytest.param((1 << 20, torch.float64, True), id="one bounded sweep"),
+        pytest.param((150, torch.float64, True), id="one bounded sweep of many blocks"),
+        pytest.param((1 << 20, torch.float32, True), id="one bounded sweep, single"),
         pytest.param(None, id="triton", marks=KERNELS),
     ]
 )
 def check_likelihood(request, monkeypatch):
     """Checks the likelihood of some histories and its gradients against the formula."""
-    scratch, kind = request.param or (1, torch.float32)
+    scratch, kind, is_bounded = request.param or (1, torch.float32, False)
     monkeypatch.setattr(partition, "SCRATCH", scratch)
 
     def check(inputs, rows, temperature=0.1, weight=-1.7, balance=0.0, values=None, **options):
+        options = {**({"bound": 1 / temperature} if is_bounded else {}), **options}
+
         def ours(*tensors):
             if request.param is None:
                 placed = replace(somewhere(rows, values), balance=balance)
@@ -303,29 +308,31 @@ def test_blocks_of_any_size_give_the_likelihood(batch, concepts, dim, items, scr
         )  # fmt: skip
 
 
-def likelihood_and_gradients(precision, inputs, rows):
-    one = [torch.ones(())]
-    return with_gradients(lambda *t: log_likelihood(*t, 0.1, histories(rows), precision=precision), inputs, one)
+def likelihood_and_gradients(precision, inputs, rows, bound=None):
+    one, options = [torch.ones(())], {"precision": precision, "bound": bound}
+    return with_gradients(lambda *t: log_likelihood(*t, 0.1, histories(rows), **options), inputs, one)
 
 
-def test_bf16_on_a_cpu_rounds_the_products_and_little_else():
+@pytest.mark.parametrize("bound", [None, 10.0], ids=["any logits", "bounded"])
+def test_bf16_on_a_cpu_rounds_the_products_and_little_else(bound):
     inputs = [tensor.float() for tensor in problem(40, 4, 12, 60)]
     rows = choose_rows(40, 60, torch.Generator().manual_seed(0))
     (value,), gradients = likelihood_and_gradients("fp32", inputs, rows)
-    (rounded,), by_rounded = likelihood_and_gradients("bf16", inputs, rows)
+    (rounded,), by_rounded = likelihood_and_gradients("bf16", inputs, rows, bound)
     assert_near(rounded, value, 1e-3)
     for ours, exact in zip(by_rounded, gradients, strict=True):
         assert_near(ours, exact, 2 * BF16.gradients)  # logits of up to 10 are rounded too
         assert not torch.equal(ours, exact)
 
 
+@pytest.mark.parametrize("bound", [None, 10.0], ids=["any logits", "bounded"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_few_users_at_a_time_give_the_same_as_many(precision, monkeypatch):
+def test_few_users_at_a_time_give_the_same_as_many(precision, bound, monkeypatch):
     inputs = [tensor.float() for tensor in problem(13, 3, 8, 50)]
     rows = choose_rows(13, 50, torch.Generator().manual_seed(1))
-    (whole,), gradients = likelihood_and_gradients(precision, inputs, rows)
+    (whole,), gradients = likelihood_and_gradients(precision, inputs, rows, bound)
     monkeypatch.setattr(partition, "CACHED", 1)
-    (part,), by_part = likelihood_and_gradients(precision, inputs, rows)
+    (part,), by_part = likelihood_and_gradients(precision, inputs, rows, bound)
     torch.testing.assert_close(part, whole)
     for ours, exact in zip(by_part, gradients, strict=True):
         torch.testing.assert_close(ours, exact, rtol=1e-3, atol=1e-4)

@@ -52,8 +52,11 @@ def test_the_same_seed_gives_the_same_model_with_several_threads(shop_split):
 
 
 def test_the_best_weights_are_kept_not_the_last(shop_split):
-    model = fit(small(neighbours=0), shop_split, epochs=25, learning_rate=0.1, patience=25)
-    scores = [record.ndcg for record in model.log]
+    for seed in range(20):  # rounding decides which trainings get worse again
+        model = fit(small(neighbours=0), shop_split, epochs=12, learning_rate=0.3, patience=12, average=1, seed=seed)
+        scores = [record.ndcg for record in model.log]
+        if max(scores) > scores[-1]:
+            break
     assert max(scores) > scores[-1], "the test needs a training that gets worse again"
     assert macrid.evaluate(model, shop_split.validation)["ndcg@100"].mean == pytest.approx(max(scores))
     assert [r.epoch for r in model.log if r.best][-1] == scores.index(max(scores)) + 1

@@ -25,8 +25,8 @@ from macrid.ops.sparse import Histories, positives
 SCRATCH = 4 << 20
 """Numbers in one block on a CPU, by default."""
 USERS = 64, 8
-"""In a block with all items: the most, and the fewest for which such a block pays off."""
-CACHED = 1 << 18
+"""In a block with all items: the most in single precision, and the fewest for which such a block pays off."""
+CACHED = 1 << 17
 """Numbers in a part of a block, per thread: few enough to stay in cache."""
 BOUNDED = 30.0
 """Logits at most this far from 0 can be exponentiated and summed without subtracting the maximum."""
@@ -83,7 +83,8 @@ def log_likelihood(
         return Likelihood.apply(components, items, log_assignment, histories, temperature, precision, bounded(bound))
     height = _users_of_a_block(components, items, scratch, precision)
     if height:
-        return _Sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
+        sweep = _BoundedSweep if bounded(bound) else _Sweep
+        return sweep.apply(components / temperature, items, log_assignment, histories, precision, height)
     log_z = log_partition(components, items, log_assignment, temperature, scratch=scratch)
     sums, _ = positives(components, items, log_assignment, temperature, histories)
     return histories.weights.to(items.dtype) @ (sums - histories.mass.to(items.dtype) * log_z)
@@ -120,17 +121,50 @@ class _Sweep(torch.autograd.Function):
             picked = products.view(-1).index_select(0, at.view(-1)).view_as(at) + blocks.by_concept.view(-1)[of_item]
             log_p = picked.logsumexp(dim=0)
             total += weights[users].index_select(0, block.own_rows) @ (log_p if x is None else x * log_p)
-            for rows, p, log_z in blocks.softmax(users, products):
+            for rows, log_z in blocks.softmax(users, products):
                 total += scale[rows] @ log_z
-                if sums is not None:
-                    sums.add_assignment(p, scale[rows])
             if sums is not None:
                 share = picked.sub_(log_p).exp_().div_(-mass[users].index_select(0, block.own_rows))
                 share = share if x is None else share.mul_(x)
                 products.view(-1).index_add_(0, at.view(-1), share.view(-1).to(products.dtype))
-                share.mul_(scale[users].index_select(0, block.own_rows))
-                sums.by_assignment.view(-1).index_add_(0, of_item.view(-1), share.view(-1))
                 sums.add(users, products, scale[users])
+        ctx.save_for_backward(*(() if sums is None else sums.result()))
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * weight for gradient in ctx.saved_tensors), None, None, None
+
+
+class _BoundedSweep(torch.autograd.Function):
+    """As `_Sweep`, for bounded logits, whose exponentials need no maximum: e = exp(logits), Z_u = sum_ik e_uik and
+    p_ui = sum_k e_uik. The gradient by the logits is −n_u / Z_u (1 − x_ui Z_u / (n_u p_ui)) e, times the user's weight.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, precision: str,
+        height: int,
+    ) -> Tensor:  # fmt: skip
+        blocks = _Blocks(components, items, log_assignment, height, precision)
+        sums = _Gradients(blocks) if any(ctx.needs_input_grad) else None
+        mass, weights = histories.mass.to(items.dtype), histories.weights.to(items.dtype)
+        concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
+        total = items.new_zeros(())
+        for users, products in blocks:
+            z = blocks.exponentials(products)
+            block, n, weight = histories.of(users), mass[users], weights[users]
+            rows, x = block.own_rows, None if block.values is None else block.values.to(items.dtype)
+            at = (rows * (len(concepts) * len(items)) + block.items + concepts).view(-1)
+            e = products.view(-1).index_select(0, at).view(len(concepts), -1).to(items.dtype)  # (concepts, positives)
+            p = e.sum(dim=0)
+            log_p = p.log() if x is None else x * p.log()
+            total += weight.index_select(0, rows) @ log_p - (weight * n) @ z.log()
+            if sums is not None:
+                part = (z / n).index_select(0, rows) / p  # Z_u / (n_u p_ui)
+                e.mul_(1 - (part if x is None else x * part))
+                products.view(-1).index_copy_(0, at, e.view(-1).to(products.dtype))
+                sums.add(users, products, -n * weight / z)
         ctx.save_for_backward(*(() if sums is None else sums.result()))
         return total
 
@@ -151,13 +185,11 @@ class _SampledSweep(torch.autograd.Function):
         sums = _Gradients(blocks) if any(ctx.needs_input_grad) else None
         total, by_own, scale = items.new_zeros(()), torch.empty_like(log_own), torch.empty_like(log_own)
         for users, products in blocks:
-            for rows, p, log_z in blocks.softmax(users, products, hidden):
+            for rows, log_z in blocks.softmax(users, products, hidden):
                 log_all = torch.logaddexp(log_own[rows], log_z)
                 total += counts[rows] @ log_all
                 by_own[rows] = counts[rows] * torch.exp(log_own[rows] - log_all)
                 scale[rows] = counts[rows] - by_own[rows]
-                if sums is not None:
-                    sums.add_assignment(p, scale[rows])
             if sums is not None:
                 sums.add(users, products, scale[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
@@ -209,11 +241,16 @@ class _Blocks:
             block = self.memory[: components[..., 0].numel() * len(self.items)]
             yield users, _products(components.to(self.kind), self.items, block)
 
-    def softmax(
-        self, users: slice, products: Tensor, hidden: Tensor | None = None
-    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Make products probabilities, in place. For a few users at a time: who, their probabilities
-        (users, concepts, items) and log Z (users,).
+    def exponentials(self, products: Tensor) -> Tensor:
+        """Make products exponentials of logits, in place, a few users at a time; their sums Z: (users,)."""
+        sums, by_concept = self.components.new_empty(len(products)), self.by_concept.to(self.kind)
+        for start in range(0, len(products), self.few):
+            part = products[start : start + self.few].add_(by_concept).exp_()
+            torch.sum(part.flatten(1), 1, dtype=sums.dtype, out=sums[start : start + self.few])
+        return sums
+
+    def softmax(self, users: slice, products: Tensor, hidden: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """Make products probabilities, in place. For a few users at a time: who, and log Z (users,).
 
         hidden: (batch, items), nonzero where an item is left out.
         """
@@ -225,7 +262,7 @@ class _Blocks:
             if hidden is not None:
                 mask = torch.zeros_like(logits[:, 0]).masked_fill_(hidden[rows] != 0, -torch.inf)
                 logits.add_(mask[:, None])  # several times faster than filling all concepts
-            yield rows, logits, _softmax_(logits.flatten(1))
+            yield rows, _softmax_(logits.flatten(1))
             if self.wide is not None:
                 part.copy_(logits)
 
@@ -236,37 +273,34 @@ class _Gradients:
     def __init__(self, blocks: _Blocks) -> None:
         self.components, self.items = blocks.components, blocks.items
         self.by_components = torch.empty_like(self.components)
-        self.by_items = self.components.new_zeros(self.items.shape[::-1])  # (dim, items)
-        self.by_assignment = torch.zeros_like(blocks.by_concept)
-        self.part = (
-            None if self.items.dtype == self.by_items.dtype else torch.empty_like(self.by_items, dtype=self.items.dtype)
-        )
+        _, concepts, self.dim = self.components.shape
+        self.concepts = torch.eye(concepts, dtype=self.components.dtype, device=self.items.device)
+        self.by_tables = self.components.new_zeros(self.dim + concepts, len(self.items))
+        """By the items (dim, items), and below it by the log assignment (concepts, items)."""
+        narrow = self.items.dtype != self.by_tables.dtype
+        self.part = torch.empty_like(self.by_tables, dtype=self.items.dtype) if narrow else None
 
     def add(self, users: slice, by_logits: Tensor, scale: Tensor) -> None:
-        """What follows for components and items from by_logits (users, concepts, items) times scale (users,)."""
-        scaled = self.components[users] * scale[:, None, None]
-        flat = by_logits.flatten(0, 1)
-        torch.mul((flat @ self.items).view_as(scaled), scale[:, None, None], out=self.by_components[users])
-        left = scaled.flatten(0, 1).t().to(flat.dtype)
+        """What follows from by_logits (users, concepts, items) times scale (users,)."""
+        components, factor, flat = self.components[users], scale[:, None, None], by_logits.flatten(0, 1)
+        torch.mul((flat @ self.items).view_as(components), factor, out=self.by_components[users])
+        left = torch.cat([components, self.concepts.expand(len(components), -1, -1)], dim=2).mul_(factor)
+        left = left.flatten(0, 1).t().to(flat.dtype)
         if self.part is None:
-            self.by_items.addmm_(left, flat)
+            self.by_tables.addmm_(left, flat)
         else:
-            self.by_items += torch.mm(left, flat, out=self.part)
-
-    def add_assignment(self, by_logits: Tensor, scale: Tensor) -> None:
-        """Likewise, for the log assignment."""
-        self.by_assignment.view(-1).addmv_(by_logits.flatten(1).t(), scale)
+            self.by_tables += torch.mm(left, flat, out=self.part)
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """By components, items and log assignment."""
-        return self.by_components, self.by_items.t().contiguous(), self.by_assignment.t()
+        return self.by_components, self.by_tables[: self.dim].t().contiguous(), self.by_tables[self.dim :].t()
 
 
 def _users_of_a_block(components: Tensor, items: Tensor, scratch: int | None, precision: str) -> int:
     """The number of users per block with all items; 0 if too few fit in scratch memory."""
     most, fewest = USERS
-    numbers = (scratch or SCRATCH) * (2 if precision == "bf16" else 1)
-    height = min(most, numbers // max(1, components.shape[1] * len(items)))
+    fit = 2 if precision == "bf16" else 1  # in the memory of one number
+    height = min(fit * most, fit * (scratch or SCRATCH) // max(1, components.shape[1] * len(items)))
     return 0 if height < min(fewest, len(components)) else height
 
 
