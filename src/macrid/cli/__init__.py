@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import warnings
 
@@ -93,5 +92,4 @@ def main() -> None:
         flush()
     except (Exception, KeyboardInterrupt) as error:
         code = end(error)
-    gc.freeze()  # with torch loaded, a last look for garbage would take most of a second
     sys.exit(code)

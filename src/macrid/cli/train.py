@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import sys
@@ -157,6 +158,8 @@ def train(
             raise
     if follows:
         return
+    if run.model.device.type == "cuda":
+        gc.freeze()  # a last look for garbage would take most of a second
     if json:
         print_json({"run": str(out), **run.metrics})
         return
