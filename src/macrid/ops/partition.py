@@ -26,7 +26,7 @@ SCRATCH = 4 << 20
 """Numbers in one block on a CPU, by default."""
 USERS = 64, 8
 """In a block with all items: the most in single precision, and the fewest for which such a block pays off."""
-CACHED = 1 << 17
+CACHED = 1 << 18
 """Numbers in a part of a block, per thread: few enough to stay in cache."""
 BOUNDED = 30.0
 """Logits at most this far from 0 can be exponentiated and summed without subtracting the maximum."""
