@@ -72,7 +72,7 @@ ON_GPU = {
         "steps": 20,
     },
 }
-H200 = cost.Machine(operations=370e12, memory=4.0e12, overhead=0.4e-3)
+H200 = cost.Machine(operations=370e12, memory=4.0e12, overhead=0.3e-3)
 """As measured with one process (docs/performance.md): products of this model in bf16, copies, a captured step."""
 IN_A_NODE = replace(H200, network=300e9, latency=20e-6, overhead=5.5e-3)
 """Assumed: eight cards, each with 300 GB/s to the others; steps are not captured in several processes."""
