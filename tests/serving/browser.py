@@ -212,6 +212,20 @@ def ids(items):
     return [item["id"] for item in items]
 
 
+def still_box(element):
+    """Where an element is on the screen, once it no longer moves: what is drawn above it may still arrive."""
+    boxes = [None, None]
+
+    def is_still():
+        element.scroll_into_view_if_needed()
+        boxes[:] = boxes[1], element.bounding_box()
+        time.sleep(0.1)
+        return boxes[0] == boxes[1] is not None
+
+    wait_until(is_still, lambda: f"it moves: {boxes}")
+    return boxes[1]
+
+
 def wait_until(fact, message=lambda: "timed out"):
     begin = time.monotonic()
     while not fact():

@@ -10,7 +10,7 @@ from statistics import mean, median
 import pytest
 from benchmarks.studio import PAINT, WATCH, answer_times
 
-from tests.serving.browser import READ, Site, ids, wait_until
+from tests.serving.browser import READ, Site, ids, still_box, wait_until
 
 LATE = """const original = fetch;
 globalThis.fetch = async (...parameters) => {
@@ -80,8 +80,7 @@ def test_dragging_size_among_the_bags_shows_small_ones_then_large_ones(visit, sh
     studio = open_bags(visit, shop_site)
     slider, k, move = knob_of(studio)
     wait_until(slider.is_enabled)
-    slider.scroll_into_view_if_needed()
-    box, mouse = slider.bounding_box(), studio.page.mouse
+    box, mouse = still_box(slider), studio.page.mouse
     y, sizes = box["y"] + box["height"] / 2, []
     mouse.move(box["x"] + box["width"] * 0.02, y)
     mouse.down()
@@ -259,8 +258,9 @@ def test_a_group_is_dragged_wider_on_the_bar_and_the_others_make_room(visit, sho
     studio = visit(shop_site, f"?user={USER}")
     part, k = studio.share("bags"), shop_site.concept("bags")["concept"]
     wait_until(lambda: part.get_attribute("aria-disabled") == "false" and studio.value(part) > 0)
-    part.scroll_into_view_if_needed()
-    before, box, bar = studio.value(part), part.bounding_box(), studio.one(".shares-bar").bounding_box()
+    studio.shows(shop_site.recommended(**WHO))
+    box, bar = still_box(part), studio.one(".shares-bar").bounding_box()
+    before = studio.value(part)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     studio.page.mouse.move(x, y)
     studio.page.mouse.down()

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from macrid import runs
-from tests.serving.browser import Site, wait_until
+from tests.serving.browser import Site, still_box, wait_until
 from tests.serving.test_studio_views import AXE, check_texts, check_width
 
 PAGE = 15
@@ -228,7 +228,7 @@ def test_while_a_slider_is_dragged_one_request_follows_another_and_the_last_one_
     studio.page.route("**/v1/cohort", count)
     studio.page.on("requestfinished", done)
     slider = studio.one(".trial-sliders .slider").first
-    box = slider.bounding_box()
+    box = still_box(slider)
     y = box["y"] + box["height"] / 2
     studio.page.mouse.move(box["x"] + box["width"] / 2, y)
     studio.page.mouse.down()
