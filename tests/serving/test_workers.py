@@ -32,6 +32,15 @@ def workers_of(pid):
     return [int(child) for child in children if b"spawn_main" in _command(child)]
 
 
+def has_begun(pid):
+    """Whether a process has loaded libraries of its own, and thus read all that its parent sends it."""
+    try:
+        with open(f"/proc/{pid}/maps") as file:
+            return "libtorch" in file.read()
+    except OSError:
+        return False
+
+
 def _command(pid):
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -55,6 +64,7 @@ def test_a_killed_worker_is_replaced_and_none_outlives_the_supervisor(popularity
         killed = workers_of(supervisor)[0]
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda: len({*workers_of(supervisor)} - {killed}) == 2)
+        wait_until(lambda: all(has_begun(worker) for worker in workers_of(supervisor)))
         assert server.ask("GET", "/healthz")[0] == 200
         workers = workers_of(supervisor)
         os.kill(supervisor, signal.SIGKILL)
