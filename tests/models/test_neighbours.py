@@ -86,10 +86,10 @@ def test_weights_do_not_depend_on_the_size_of_blocks(monkeypatch, size):
 
 
 @pytest.mark.parametrize("together", [1, 5, 64])
-@pytest.mark.parametrize("fit", [True, False], ids=["counted once", "counted by group"])
-def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, fit, together):
+@pytest.mark.parametrize("once", [True, False], ids=["counted once", "counted by group"])
+def test_local_weights_are_regressions_on_the_best_predictors(monkeypatch, once, together):
     monkeypatch.setattr(neighbours, "TOGETHER", together)
-    monkeypatch.setattr(neighbours, "counts_fit", lambda items, device: fit and device.type == "cpu")
+    monkeypatch.setattr(neighbours, "counts_once", lambda matrix, device: once and device.type == "cpu")
     monkeypatch.setattr(neighbours, "CANDIDATES", 10)
     x = some_data(3, 120, 40)
     matrix = sp.csr_array(x.astype(np.float32))
@@ -126,6 +126,18 @@ def test_sparse_weights_are_regressions_on_the_best_predictors():
     for item in range(40):
         np.testing.assert_allclose(found[predictors[item], item], refit(x, item, predictors[item], 9.0), atol=1e-6)
         assert np.count_nonzero(found[:, item]) <= 4
+
+
+def test_pairs_are_counted_once_where_many_occur_together_and_memory_is_left(monkeypatch):
+    monkeypatch.setattr(neighbours, "FEWEST_SPARSE", 40)
+    monkeypatch.setattr(neighbours, "CANDIDATES", 20)
+    dense, sparse = (sp.csr_array(x) for x in (some_data(3, 120, 40), sparse_data(3, 20, 400)))
+    cpu = torch.device("cpu")
+    assert neighbours.counts_once(dense, cpu)
+    assert not neighbours.counts_once(sparse, cpu)
+    assert not neighbours.counts_once(dense, torch.device("cuda"))
+    monkeypatch.setattr(neighbours, "memory_left", lambda device: 2 * 4 * 40**2 - 1)
+    assert not neighbours.counts_once(dense, cpu)
 
 
 def test_only_a_large_catalogue_of_short_histories_is_sparse(monkeypatch):

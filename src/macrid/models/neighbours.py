@@ -355,7 +355,7 @@ def local_weights(
     How often pairs occur together is counted once, or for some items at a time if all pairs take too much memory.
     """
     by_item, cpu = matrix.T.tocsr(), torch.device("cpu")
-    counts = gram(matrix, cpu) if counts_fit(matrix.shape[1], device) else None
+    counts = gram(matrix, cpu) if counts_once(matrix, device) else None
     predictors = best_predictors(matrix, by_item, CANDIDATES, regularisation, counts)
     sources = torch.empty(len(predictors), min(count, predictors.shape[1]), dtype=torch.long, device=device)
     weights = torch.empty(sources.shape, device=device)
@@ -373,9 +373,9 @@ def local_weights(
     return sources, weights
 
 
-def counts_fit(items: int, device: torch.device) -> bool:
-    """Whether the counts of all pairs of items take at most half of the memory that is left."""
-    return device.type == "cpu" and 2 * 4 * items**2 <= memory_left(device)
+def counts_once(matrix: sp.csr_array, device: torch.device) -> bool:
+    """Whether to count all pairs of items: many occur together, and take at most half of the memory that is left."""
+    return device.type == "cpu" and 2 * 4 * matrix.shape[1] ** 2 <= memory_left(device) and not is_sparse(matrix)
 
 
 def _ridge(counts: Tensor, places: Tensor, regularisation: float) -> Tensor:
