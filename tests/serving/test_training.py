@@ -1,5 +1,6 @@
 """A file comes in, is examined, trained on, and opened; whatever goes wrong, nothing is left behind."""
 
+import asyncio
 import io
 import json
 import os
@@ -362,6 +363,38 @@ def test_an_upload_that_does_not_go_on_leaves_nothing_behind(own_run, beside, en
                 wait(lambda: site.get("/training")["state"] == "uploading")
         wait(lambda: site.get("/training")["state"] == "idle")
         assert beside() == ["run"]
+
+
+def test_an_upload_whose_request_ends_while_it_begins_leaves_nothing_behind(own_run, beside, monkeypatch):
+    service = training.Training(ServingSettings(), lambda: own_run.parent)
+    begin, may_begin, seen = service._begin_upload, threading.Event(), []
+
+    def slowly(*file):
+        may_begin.wait(LONG)
+        place = begin(*file)
+        seen.append(service._state)
+        return place
+
+    async def nothing():
+        yield b""
+
+    async def give_up_early():
+        request = asyncio.create_task(service.receive("events", "e.csv", 100, nothing()))
+        await asyncio.sleep(0.05)
+        request.cancel()
+        await asyncio.wait([request])
+        assert request.cancelled()
+        may_begin.set()
+        while not seen or service._state != "idle":
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(service, "_begin_upload", slowly)
+    try:
+        asyncio.run(asyncio.wait_for(give_up_early(), LONG))
+        assert seen == ["uploading"]
+        assert beside() == ["run"]
+    finally:
+        service.close()
 
 
 def test_a_slow_upload_may_take_longer_than_other_requests(own_run):

@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Literal
@@ -98,7 +99,12 @@ class Training:
 
     async def receive(self, what: File, name: str, size: int, pieces: AsyncIterator[bytes]) -> None:
         """Take a file, then examine what there is. Events replace everything, items only earlier items."""
-        path, turn = await asyncio.to_thread(self._begin_upload, what, name, size)
+        begun = asyncio.ensure_future(asyncio.to_thread(self._begin_upload, what, name, size))
+        try:
+            path, turn = await asyncio.shield(begun)
+        except asyncio.CancelledError:  # the thread goes on
+            begun.add_done_callback(partial(self._forget, what))
+            raise
         try:
             with writing(path.name, RunError, "free some space"):
                 await _write(path, pieces)
@@ -192,6 +198,11 @@ class Training:
             self._files.pop(what, None)
             self._message, self._state = None, "uploading"
             return self._folder / what / (plain_name(name) or f"{what}.csv"), self._turn
+
+    def _forget(self, what: File, begun: asyncio.Future[tuple[Path, int]]) -> None:
+        """After an upload whose request ended while it began."""
+        if not begun.cancelled() and begun.exception() is None:
+            begun.get_loop().run_in_executor(None, self._give_up, what, begun.result()[1])
 
     def _give_up(self, what: File, turn: int) -> None:
         """After an upload that failed."""
