@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
+from macrid.ops.encoder import _Affine
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
 from tests.truth import DEVICE, KERNELS, assert_near, every_extension, histories, mask_of, network_of, somewhere
@@ -175,3 +177,14 @@ def test_the_sampled_loss_and_its_gradients_equal_those_of_the_network(extension
             assert ours.grad is None
         else:
             assert_near(ours.grad, true.grad, GRADIENT, name)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (5, 2, 3)])
+def test_a_layers_gradients_by_products_equal_those_of_torch(shape):
+    weight, bias, inputs = (torch.randn(size, device=DEVICE, requires_grad=True) for size in ((4, 3), (4,), shape))
+    gradients = [
+        torch.autograd.grad(layer(inputs.tanh(), weight, bias).square().sum(), (inputs, weight, bias))
+        for layer in (_Affine.apply, F.linear)
+    ]
+    for ours, by_torch in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, by_torch)

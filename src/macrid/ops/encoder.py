@@ -64,12 +64,9 @@ class _Affine(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, by_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inputs, weight = ctx.saved_tensors
-        flat, by_weight, by_bias = by_outputs.flatten(0, -2), torch.empty_like(weight), weight.new_empty(len(weight))
-        ones = weight.new_ones(len(flat))
-        with kernels.beside(weight):  # nothing needs these before the end of the backward pass
-            torch.mm(flat.t(), inputs.flatten(0, -2), out=by_weight)
-            torch.mv(flat.t(), ones, out=by_bias)
-        torch.autograd.Variable._execution_engine.queue_callback(lambda: kernels.join(weight, flat, inputs, ones))
+        flat = by_outputs.flatten(0, -2)
+        by_weight = flat.t() @ inputs.flatten(0, -2)
+        by_bias = flat.t() @ flat.new_ones(len(flat))
         return by_outputs @ weight, by_weight, by_bias
 
 

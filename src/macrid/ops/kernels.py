@@ -20,8 +20,8 @@ def serve(tensor: Tensor) -> bool:
 def beside(tensor: Tensor) -> Iterator[None]:
     """Launch kernels that may run at the same time as those launched between this and `join`.
 
-    They must not allocate memory: it would belong to another stream. What they read must be held until then: its memory
-    would be used again at once.
+    They must not allocate memory: it would belong to another stream. The caller must hold what they read and write
+    until it joins, or the allocator hands that memory to other kernels.
     """
     stream = _second_stream(tensor.device) if tensor.is_cuda else None
     if stream is not None:
@@ -30,8 +30,8 @@ def beside(tensor: Tensor) -> Iterator[None]:
         yield
 
 
-def join(tensor: Tensor, *held: Tensor) -> None:
-    """What is launched from here on runs after what was launched `beside`; held: what that reads."""
+def join(tensor: Tensor) -> None:
+    """What is launched from here on runs after what was launched `beside`."""
     if tensor.is_cuda:
         torch.cuda.current_stream(tensor.device).wait_stream(_second_stream(tensor.device))
 
