@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
+from functools import cache
 
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -16,7 +20,18 @@ def threads_within() -> set[int]:
 
 
 def threads() -> set[int]:
-    return {library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info()}
+    """Of every BLAS that numpy and scipy use; other packages load their own."""
+    loaded = ThreadpoolController().select(user_api="blas").info()
+    return {library["num_threads"] for library in loaded if library["filepath"] in files()}
+
+
+@cache
+def files() -> set[str]:
+    code = (
+        "import json, numpy, scipy.linalg, threadpoolctl as t;"
+        "print(json.dumps([b['filepath'] for b in t.ThreadpoolController().select(user_api='blas').info()]))"
+    )
+    return set(json.loads(subprocess.check_output([sys.executable, "-c", code], text=True)))
 
 
 @pytest.fixture(autouse=True)

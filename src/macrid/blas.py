@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator: numpy has one BLAS thread while the function runs. torch has threads of its own."""
+    """A decorator: numpy and scipy have one BLAS thread while the function runs. torch has threads of its own."""
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -27,8 +27,9 @@ def one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _libraries() -> Any:
-    """Every BLAS that is loaded."""
+    """The BLAS of numpy and that of scipy, which may be two."""
     import numpy  # noqa: F401  (loads its own)
+    import scipy.linalg  # noqa: F401  (likewise)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
