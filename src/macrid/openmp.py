@@ -1,4 +1,4 @@
-"""OpenMP settings that torch reads once, when it is loaded.
+"""CPU cores, and the OpenMP settings that torch reads once, when it is loaded.
 
 Idle torch threads should spin only briefly: long spinning makes training many times slower on shared cores, and no
 spinning a fifth slower on free ones. `import macrid` sets this for the whole process, unless torch is already loaded, a
@@ -37,3 +37,8 @@ def described() -> str:
     """The settings in force, and who made them."""
     values = [f"{name}={os.environ[name]}" for name in (*BRIEF, POLICY) if name in os.environ]
     return f"{', '.join(values) or 'default settings'} ({_note})"
+
+
+def cores() -> int:
+    """The number of CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

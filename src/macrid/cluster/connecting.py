@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from macrid.errors import ClusterError, first_line
-from macrid.models.devices import cores
+from macrid.openmp import cores
 
 CLIENT_PORT = 10001  # of ray://
 REACH = 3.0  # seconds to reach the port of a cluster

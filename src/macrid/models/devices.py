@@ -32,11 +32,6 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def cores() -> int:
-    """The number of CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def memory_left(device: torch.device) -> float:
     """Free bytes on a device; infinite where the system does not say."""
     if device.type == "cuda":

@@ -68,7 +68,8 @@ def where(device: str = "auto") -> dict[str, Any]:
     """This machine, the relevant versions, and the date."""
     import torch
 
-    from macrid.models.devices import choose_device, cores
+    from macrid.models.devices import choose_device
+    from macrid.openmp import cores
 
     chosen = choose_device(device)
     return {

@@ -19,7 +19,7 @@ import torch
 import uvicorn
 
 from macrid.errors import SettingsError
-from macrid.models.devices import cores
+from macrid.openmp import cores
 from macrid.serving.app import create_app
 from macrid.serving.connections import Connection, Door
 from macrid.serving.guard import check_may_be_reached, check_may_train, in_brackets, is_local

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from macrid.errors import SettingsError, TrainingError
-from macrid.models.devices import cores
+from macrid.openmp import cores
 from macrid.training.distributed import LAUNCHED
 
 GRACE = 20  # seconds for the other processes to end after one has failed, or after Ctrl-C

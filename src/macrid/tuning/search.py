@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from macrid.errors import DataError, MacridError, SettingsError, StudyError, TrainingError
 from macrid.models import model_class
-from macrid.models.devices import choose_device, cores
+from macrid.models.devices import choose_device
+from macrid.openmp import cores
 from macrid.recipe import Recipe
 from macrid.training.checkpoint import fingerprint
 from macrid.training.interrupts import no_lost_interrupts

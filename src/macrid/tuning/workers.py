@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from macrid.errors import MacridError, TrainingError, first_line
-from macrid.models.devices import cores
+from macrid.openmp import cores
 
 
 class Workers:

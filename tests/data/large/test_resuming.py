@@ -10,6 +10,7 @@ import pytest
 
 from macrid.data import store
 from macrid.data.large import preparing
+from macrid.data.large.engine import ExhaustedError
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import prepare
 from macrid.data.large.work import Work
@@ -116,6 +117,27 @@ def test_an_error_leaves_the_old_folder(source, tmp_path):
     with pytest.raises(DataError, match=r"events.csv, column 'item': row 2 \(line 3\) has no id"):
         run(source, tmp_path / "data", overwrite=True)
     assert store.read_about(tmp_path / "data") == before
+
+
+def test_an_error_in_a_later_file_leaves_nothing_behind(source, tmp_path):
+    other = tmp_path / "more.csv"
+    other.write_text("user,thing\n1,2\n")
+    with pytest.raises(DataError, match=r"more\.csv"):
+        prepare([source, other], tmp_path / "data", Request(min_rating=2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.csv", "more.csv"]
+
+
+def test_too_little_memory_leaves_what_was_finished(source, tmp_path, monkeypatch):
+    def exhausted(*_):
+        raise ExhaustedError("not enough memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing.mapping, "number_items", exhausted)
+        with pytest.raises(ExhaustedError):
+            run(source, tmp_path / "data")
+    said = []
+    run(source, tmp_path / "data", said)
+    assert said[0] == "going on after 2 finished stages of an interrupted run"
 
 
 def test_only_one_process_prepares_a_folder(source, tmp_path):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from macrid.errors import DataError, first_line
+from macrid.openmp import cores
 
 SECONDS_BETWEEN = 0.1  # updates of a progress bar
 FLUSHED = 1 << 16  # rows that a thread keeps of each partition before it writes them
@@ -21,12 +21,11 @@ class Engine:
         """folder: for what is spilled. memory: in bytes."""
         duckdb = duckdb_or_explain()
         self._errors, self.folder = duckdb, folder
-        count = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._connection = duckdb.connect(
             ":memory:",
             config={
                 "memory_limit": f"{memory // 2**20}MiB",
-                "threads": count,
+                "threads": threads or cores(),
                 "temp_directory": str(folder),
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
@@ -82,10 +81,14 @@ class Engine:
             return error
         reason = first_line(error)
         if any(text in str(error) for text in ("No space left", "max_temp_directory_size", "File too large", "quota")):
-            return DataError(f"{self.folder.parent}: the disk is full ({reason})")
+            return ExhaustedError(f"{self.folder.parent}: the disk is full ({reason})")
         if isinstance(error, self._errors.OutOfMemoryException):
-            return DataError(f"not enough memory ({reason}); allow more with --memory")
+            return ExhaustedError(f"not enough memory ({reason}); allow more with --memory")
         return QueryError(reason)
+
+
+class ExhaustedError(DataError):
+    """No disk or memory left; what was finished can be used again."""
 
 
 class QueryError(DataError):

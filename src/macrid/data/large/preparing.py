@@ -24,7 +24,7 @@ from macrid.data.ids import Ids
 from macrid.data.interactions import Interactions, ReadReport, are_weighted
 from macrid.data.large import mapping
 from macrid.data.large.assembling import Shelf, assemble
-from macrid.data.large.engine import Engine, QueryError
+from macrid.data.large.engine import Engine, ExhaustedError, QueryError
 from macrid.data.large.mapping import Events
 from macrid.data.large.merging import Merged, latest, merge, weigh
 from macrid.data.large.parts import (
@@ -111,7 +111,13 @@ def prepare(
         elif say is not None and work.note:
             say(work.note)
         job = _Job(work, source, request, min_items, division, memory, tell or (lambda *_: None))
-        split, everyone = job.run(items)
+        try:
+            split, everyone = job.run(items)
+        except ExhaustedError:
+            raise
+        except DataError:  # whatever mends the input or the options changes what was made from them
+            work.remove()
+            raise
         if say is not None:
             say(str(split.train.report))
         store.write_rest(folder, split, everyone, about)
