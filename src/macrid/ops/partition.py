@@ -28,6 +28,8 @@ USERS = 64, 8
 """In a block with all items: the most in single precision, and the fewest for which such a block pays off."""
 CACHED = 1 << 18
 """Numbers in a part of a block, per thread: few enough to stay in cache."""
+LOWEST = -1e30
+"""In place of −inf, whose product with 0 is not a number."""
 BOUNDED = 30.0
 """Logits at most this far from 0 can be exponentiated and summed without subtracting the maximum."""
 
@@ -113,21 +115,20 @@ class _Sweep(torch.autograd.Function):
         scale = -mass * weights
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
-        for users, products in blocks:
+        for users, logits in blocks:
             block = histories.of(users)
-            of_item = block.items + concepts  # (concepts, positives), as `at`
-            at = block.own_rows * (len(concepts) * len(items)) + of_item
+            at = block.own_rows * (len(concepts) * len(items)) + block.items + concepts  # (concepts, positives)
             x = None if block.values is None else block.values.to(items.dtype)
-            picked = products.view(-1).index_select(0, at.view(-1)).view_as(at) + blocks.by_concept.view(-1)[of_item]
+            picked = logits.view(-1).index_select(0, at.view(-1)).view_as(at).to(items.dtype)
             log_p = picked.logsumexp(dim=0)
             total += weights[users].index_select(0, block.own_rows) @ (log_p if x is None else x * log_p)
-            for rows, log_z in blocks.softmax(users, products):
+            for rows, log_z in blocks.softmax(users, logits):
                 total += scale[rows] @ log_z
             if sums is not None:
                 share = picked.sub_(log_p).exp_().div_(-mass[users].index_select(0, block.own_rows))
                 share = share if x is None else share.mul_(x)
-                products.view(-1).index_add_(0, at.view(-1), share.view(-1).to(products.dtype))
-                sums.add(users, products, scale[users])
+                logits.view(-1).index_add_(0, at.view(-1), share.view(-1).to(logits.dtype))
+                sums.add(users, logits, scale[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()))
         return total
 
@@ -151,20 +152,20 @@ class _BoundedSweep(torch.autograd.Function):
         mass, weights = histories.mass.to(items.dtype), histories.weights.to(items.dtype)
         concepts = torch.arange(components.shape[1], device=items.device)[:, None] * len(items)
         total = items.new_zeros(())
-        for users, products in blocks:
-            z = blocks.exponentials(products)
+        for users, logits in blocks:
+            z = blocks.exponentials(logits)
             block, n, weight = histories.of(users), mass[users], weights[users]
             rows, x = block.own_rows, None if block.values is None else block.values.to(items.dtype)
             at = (rows * (len(concepts) * len(items)) + block.items + concepts).view(-1)
-            e = products.view(-1).index_select(0, at).view(len(concepts), -1).to(items.dtype)  # (concepts, positives)
+            e = logits.view(-1).index_select(0, at).view(len(concepts), -1).to(items.dtype)  # (concepts, positives)
             p = e.sum(dim=0)
             log_p = p.log() if x is None else x * p.log()
             total += weight.index_select(0, rows) @ log_p - (weight * n) @ z.log()
             if sums is not None:
                 part = (z / n).index_select(0, rows) / p  # Z_u / (n_u p_ui)
                 e.mul_(1 - (part if x is None else x * part))
-                products.view(-1).index_copy_(0, at, e.view(-1).to(products.dtype))
-                sums.add(users, products, -n * weight / z)
+                logits.view(-1).index_copy_(0, at, e.view(-1).to(logits.dtype))
+                sums.add(users, logits, -n * weight / z)
         ctx.save_for_backward(*(() if sums is None else sums.result()))
         return total
 
@@ -184,14 +185,14 @@ class _SampledSweep(torch.autograd.Function):
         blocks = _Blocks(components, items, log_assignment, height, precision)
         sums = _Gradients(blocks) if any(ctx.needs_input_grad) else None
         total, by_own, scale = items.new_zeros(()), torch.empty_like(log_own), torch.empty_like(log_own)
-        for users, products in blocks:
-            for rows, log_z in blocks.softmax(users, products, hidden):
+        for users, logits in blocks:
+            for rows, log_z in blocks.softmax(users, logits, hidden):
                 log_all = torch.logaddexp(log_own[rows], log_z)
                 total += counts[rows] @ log_all
                 by_own[rows] = counts[rows] * torch.exp(log_own[rows] - log_all)
                 scale[rows] = counts[rows] - by_own[rows]
             if sums is not None:
-                sums.add(users, products, scale[users])
+                sums.add(users, logits, scale[users])
         ctx.save_for_backward(*(() if sums is None else sums.result()), by_own)
         return total
 
@@ -218,6 +219,8 @@ def sum_log_partition_with(
 class _Blocks:
     """Blocks of users with all items, which share their memory.
 
+    Their logits are one product, [z_uk, e_k] · [h_i, log c_i] with e_k the k-th unit vector.
+
     In bf16, products are several times faster. A block then takes half the memory; probabilities are computed in single
     precision, a few users at a time, whose numbers stay in cache meanwhile.
     """
@@ -228,64 +231,63 @@ class _Blocks:
         self.height = height - (height % threads if height > threads else 0)
         self.few = threads * max(1, CACHED // (concepts * len(items)))
         self.kind = torch.bfloat16 if precision == "bf16" else items.dtype
-        self.components, self.items = components, items.to(self.kind)
-        self.by_concept = log_assignment.t().contiguous()  # (concepts, items)
+        concept = torch.eye(concepts, dtype=items.dtype, device=items.device).expand(batch, -1, -1)
+        self.components = torch.cat([components, concept], dim=2)
+        self.items = torch.cat([items, log_assignment.clamp(min=LOWEST)], dim=1).to(self.kind)
+        self.dim = items.shape[1]
         self.memory = self.items.new_empty(min(self.height, batch) * concepts * len(items))
         self.wide = None if self.kind == items.dtype else items.new_empty(min(self.few, batch), concepts, len(items))
 
     def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
-        """Users, and products of their components and all items: (users, concepts, items)."""
+        """Users, and their logits: (users, concepts, items)."""
         for start in range(0, len(self.components), self.height):
             users = slice(start, start + self.height)
             components = self.components[users]
             block = self.memory[: components[..., 0].numel() * len(self.items)]
             yield users, _products(components.to(self.kind), self.items, block)
 
-    def exponentials(self, products: Tensor) -> Tensor:
-        """Make products exponentials of logits, in place, a few users at a time; their sums Z: (users,)."""
-        sums, by_concept = self.components.new_empty(len(products)), self.by_concept.to(self.kind)
-        for start in range(0, len(products), self.few):
-            part = products[start : start + self.few].add_(by_concept).exp_()
-            torch.sum(part.flatten(1), 1, dtype=sums.dtype, out=sums[start : start + self.few])
+    def exponentials(self, logits: Tensor) -> Tensor:
+        """Take exponentials of the logits, in place, a few users at a time; their sums Z: (users,)."""
+        sums = self.components.new_empty(len(logits))
+        for start in range(0, len(logits), self.few):
+            part = logits[start : start + self.few].exp_()
+            torch.sum(part.sum(dim=2), 1, dtype=sums.dtype, out=sums[start : start + self.few])
         return sums
 
-    def softmax(self, users: slice, products: Tensor, hidden: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
-        """Make products probabilities, in place. For a few users at a time: who, and log Z (users,).
+    def softmax(self, users: slice, logits: Tensor, hidden: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """Make logits probabilities, in place. For a few users at a time: who, and log Z (users,).
 
         hidden: (batch, items), nonzero where an item is left out.
         """
-        for start in range(0, len(products), self.few):
-            part = products[start : start + self.few]
+        for start in range(0, len(logits), self.few):
+            part = logits[start : start + self.few]
             rows = slice(users.start + start, users.start + start + len(part))
-            logits = part if self.wide is None else self.wide[: len(part)].copy_(part)
-            logits.add_(self.by_concept)
+            wide = part if self.wide is None else self.wide[: len(part)].copy_(part)
             if hidden is not None:
-                mask = torch.zeros_like(logits[:, 0]).masked_fill_(hidden[rows] != 0, -torch.inf)
-                logits.add_(mask[:, None])  # several times faster than filling all concepts
-            yield rows, _softmax_(logits.flatten(1))
+                mask = torch.zeros_like(wide[:, 0]).masked_fill_(hidden[rows] != 0, -torch.inf)
+                wide.add_(mask[:, None])  # several times faster than filling all concepts
+            yield rows, _softmax_(wide.flatten(1))
             if self.wide is not None:
-                part.copy_(logits)
+                part.copy_(wide)
 
 
 class _Gradients:
     """Sums the gradients that follow from a gradient by the logits over blocks of users."""
 
     def __init__(self, blocks: _Blocks) -> None:
-        self.components, self.items = blocks.components, blocks.items
-        self.by_components = torch.empty_like(self.components)
-        _, concepts, self.dim = self.components.shape
-        self.concepts = torch.eye(concepts, dtype=self.components.dtype, device=self.items.device)
-        self.by_tables = self.components.new_zeros(self.dim + concepts, len(self.items))
+        self.components, self.items, self.dim = blocks.components, blocks.items[:, : blocks.dim], blocks.dim
+        batch, concepts, width = self.components.shape
+        self.by_components = self.components.new_empty(batch, concepts, self.dim)
+        self.by_tables = self.components.new_zeros(width, len(self.items))
         """By the items (dim, items), and below it by the log assignment (concepts, items)."""
         narrow = self.items.dtype != self.by_tables.dtype
         self.part = torch.empty_like(self.by_tables, dtype=self.items.dtype) if narrow else None
 
     def add(self, users: slice, by_logits: Tensor, scale: Tensor) -> None:
         """What follows from by_logits (users, concepts, items) times scale (users,)."""
-        components, factor, flat = self.components[users], scale[:, None, None], by_logits.flatten(0, 1)
-        torch.mul((flat @ self.items).view_as(components), factor, out=self.by_components[users])
-        left = torch.cat([components, self.concepts.expand(len(components), -1, -1)], dim=2).mul_(factor)
-        left = left.flatten(0, 1).t().to(flat.dtype)
+        factor, flat, by_components = scale[:, None, None], by_logits.flatten(0, 1), self.by_components[users]
+        torch.mul((flat @ self.items).view_as(by_components), factor, out=by_components)
+        left = (self.components[users] * factor).flatten(0, 1).t().to(flat.dtype)
         if self.part is None:
             self.by_tables.addmm_(left, flat)
         else:
@@ -312,7 +314,7 @@ class _LogPartition(torch.autograd.Function):
         ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, hidden: Tensor | None, scratch: int
     ) -> Tensor:
         by_concept = log_assignment.t().contiguous()  # (concepts, items)
-        top = components.new_full((len(components),), -1e30)  # running maximum, so that no exponential can overflow
+        top = components.new_full((len(components),), LOWEST)  # running maximum, so that no exponential can overflow
         total = components.new_zeros(len(components))
         for users, _, logits in _blocks(components, items, by_concept, hidden, scratch):
             higher = torch.maximum(top[users], logits.amax(dim=(1, 2)))
