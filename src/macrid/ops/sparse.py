@@ -250,11 +250,10 @@ def sums_of_rows(table: Tensor, weights: Tensor, histories: Histories) -> Tensor
 def sums_of_users(values: Tensor, weights: Tensor, histories: Histories, items: int) -> Tensor:
     """sum_uk weights[ui, k] values[u, k] over an item's users: values (batch, concepts, dim) → (items, dim)."""
     order, rows, offsets = histories.by_item
-    columns = F.embedding(order, weights).t().contiguous()
-    by_concept = values.transpose(0, 1).contiguous()
-    total = _bags(by_concept[0], rows, offsets, columns[0])
-    for table, column in zip(by_concept[1:], columns[1:], strict=True):
-        total += _bags(table, rows, offsets, column)
+    concepts = values.shape[1]
+    of_concept = rows[:, None] * concepts + torch.arange(concepts, device=rows.device)
+    weights = F.embedding(order, weights).view(-1)
+    total = _bags(values.flatten(0, 1), of_concept.view(-1), offsets * concepts, weights)
     return F.pad(total, (0, 0, 0, items - len(total)))
 
 
