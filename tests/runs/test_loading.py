@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +20,7 @@ import macrid
 from macrid import manifest, runs
 from macrid.concepts.meaning import meaning_of
 from macrid.errors import EditedWarning, RunError
+from macrid.runs.index import write_index
 
 
 def test_a_loaded_run_scores_exactly_as_the_model_did(run, trained):
@@ -41,6 +44,28 @@ def test_a_loaded_run_has_the_whole_history_and_the_power_of_shares(trained, tmp
     history = trained[1].test.history
     assert torch.equal(again.scores(history), model.scores(history))
     assert not torch.equal(again.scores(history), trained[0].scores(history))
+
+
+USES = """
+import sys
+from pathlib import Path
+
+import macrid
+from macrid.concepts.meaning import meaning_of
+
+model = macrid.load(sys.argv[1], device="cpu")
+for file in Path(sys.argv[1]).iterdir():
+    file.write_bytes(b"")
+axes = meaning_of(model).axes.values()
+print(sum(float(part.sum()) for each in axes for part in (each.rotation, each.low, each.high) if part is not None))
+print(model.index.grouping.cell.sum(), len(model.recommend(model.items[:3], n=3).items), model.sample.indices.sum())
+"""
+
+
+def test_overwriting_the_files_of_a_run_in_place_does_no_harm_to_its_loaded_model(run):
+    write_index(run, macrid.load(run, device="cpu"))
+    done = subprocess.run([sys.executable, "-c", USES, str(run)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_with_a_setting_that_was_removed_opens(run, trained):

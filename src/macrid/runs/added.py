@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import torch
-from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 
 from macrid import manifest
@@ -21,7 +20,7 @@ from macrid.data.ids import Ids
 from macrid.data.tables import RESERVED_COLUMNS
 from macrid.errors import RunError, first_line
 from macrid.models.results import Placement
-from macrid.runs.folder import REMEDY, UNREADABLE, put, read, weights_digest
+from macrid.runs.folder import REMEDY, UNREADABLE, put, read, tensors_of, weights_digest
 
 TABLE, VECTORS = "added.parquet", "added.safetensors"
 KEY = b"macrid"  # of the metadata of the table
@@ -72,8 +71,7 @@ def added_digest(run: Path) -> str:
 
 def _added(path: Path, table: pa.Table) -> Added:
     about = json.loads((table.schema.metadata or {})[KEY])
-    with read(path, VECTORS, lambda file: safe_open(file, "pt")) as file:
-        metadata, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, metadata = read(path, VECTORS, tensors_of)
     if metadata["weights"] != weights_digest(path):
         raise ValueError(f"{VECTORS} belongs to other weights")
     vectors = tensors["item_vectors"], tensors["context_vectors"]

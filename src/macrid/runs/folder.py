@@ -11,7 +11,8 @@ from shlex import quote
 from typing import Any
 
 import pyarrow as pa
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from macrid import manifest
 from macrid.errors import RunError, first_line
@@ -105,6 +106,13 @@ def read(path: Path, name: str, reader: Any) -> Any:
         raise RunError(f"{path / name}: cannot be read ({error.strerror})") from error
     except (OSError, ValueError, RecursionError, SafetensorError, pa.ArrowException) as error:
         raise RunError(f"{path / name}: damaged and cannot be read ({first_line(error)}); {REMEDY}") from error
+
+
+def tensors_of(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """A file's tensors and metadata, in memory: overwriting a file in place kills processes that have it mapped."""
+    with safe_open(file, "pt") as opened:
+        tensors = {name: opened.get_tensor(name).clone() for name in opened.keys()}  # noqa: SIM118
+        return tensors, opened.metadata() or {}
 
 
 def put(path: Path, contents: Any) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from macrid.data.everyone import over_more_items
@@ -19,7 +18,7 @@ from macrid.data.store import checked_csr
 from macrid.errors import RunError, first_line
 from macrid.models.macridvae import SAMPLE
 from macrid.runs.added import count_added
-from macrid.runs.folder import REMEDY, UNREADABLE, check, read, read_config
+from macrid.runs.folder import REMEDY, UNREADABLE, check, read, read_config, tensors_of
 
 
 def read_heldout(folder: str | PathLike[str], split: str, *, added: bool = True) -> HeldOut:
@@ -66,7 +65,7 @@ def _read_groups(path: Path, added: bool) -> dict[str, HeldOut]:
     check(path, config, ["heldout.safetensors"])
     if not (path / "heldout.safetensors").exists():
         return {}
-    tensors = read(path, "heldout.safetensors", load_file)
+    tensors, _ = read(path, "heldout.safetensors", tensors_of)
     try:
         names = sorted({name.split(".")[0] for name in tensors} - {"items"})
         protocols, items = config.get("protocol") or {}, int(tensors["items"])

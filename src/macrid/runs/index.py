@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save as to_bytes
 
 from macrid import manifest
@@ -21,7 +21,7 @@ from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
 from macrid.models.retrieval import INDEXED_ITEMS, Index, build_index
 from macrid.ops.cells import Grouping
-from macrid.runs.folder import UNREADABLE, put, weights_digest
+from macrid.runs.folder import UNREADABLE, put, tensors_of, weights_digest
 
 INDEX = "index.safetensors"
 LONGEST = 1e-3  # how far a direction may be from length 1
@@ -85,8 +85,7 @@ def read_index(path: Path, model: MacridVAE) -> Index | None:
 
 
 def _read(path: Path, model: MacridVAE) -> Index:
-    with safe_open(path / INDEX, "pt") as file:
-        about, tensors = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors, about = tensors_of(path / INDEX)
     if about.get("weights") != weights_digest(path):
         raise ValueError("belongs to another run, or to earlier weights of this one")
     directions, cell = tensors["directions"], tensors["cell"]

@@ -28,7 +28,18 @@ from macrid.models.base import Recommender
 from macrid.models.epoch import Epoch
 from macrid.models.macridvae import MacridVAE
 from macrid.runs.added import check_added, read_added
-from macrid.runs.folder import CACHES, EDITABLE, FILES, REMEDY, UNREADABLE, check, damage_explained, read, read_config
+from macrid.runs.folder import (
+    CACHES,
+    EDITABLE,
+    FILES,
+    REMEDY,
+    UNREADABLE,
+    check,
+    damage_explained,
+    read,
+    read_config,
+    tensors_of,
+)
 from macrid.runs.heldout import read_sample
 from macrid.runs.index import INDEX, read_index
 from macrid.runs.meaning import check_meaning, read_meaning
@@ -57,7 +68,7 @@ def read_first(folder: str | PathLike[str], final: MacridVAE) -> MacridVAE | Non
         return None
     config = read_config(path)
     check(path, config, ["first.safetensors"])
-    state = read(path, "first.safetensors", load_file)
+    state, _ = read(path, "first.safetensors", tensors_of)
     try:
         first = _model_of(path, config)
         assert isinstance(first, MacridVAE)
@@ -78,7 +89,7 @@ def fill(model: Recommender, folder: str | PathLike[str], *, mapped: bool = Fals
     config = read_config(path)
     check(path, config)
     table = read(path, "items.parquet", pa.parquet.read_table)
-    state = read(path, "model.safetensors", load_file)
+    state = read(path, "model.safetensors", load_file if mapped else lambda file: tensors_of(file)[0])
     try:
         _set(model, _settings(config, type(model)))
         model.items = distinct_ids(table.column("id").combine_chunks())
@@ -90,7 +101,7 @@ def fill(model: Recommender, folder: str | PathLike[str], *, mapped: bool = Fals
         model.log = _read_log(path)
         if not all(torch.isfinite(value).all() for value in state.values()):
             raise ValueError("model.safetensors contains NaN or infinite values")
-        model.load_state(state if mapped else {name: value.clone() for name, value in state.items()})
+        model.load_state(state)
         check_meaning(meaning := read_meaning(path), model)
         sample = _sample(path, len(model.items))
         if isinstance(model, MacridVAE):

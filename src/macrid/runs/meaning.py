@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from macrid.concepts.axes import KINDS
@@ -18,7 +16,7 @@ from macrid.concepts.meaning import Axes, Fit, Meaning, unturned
 from macrid.concepts.names import Names
 from macrid.models.base import Recommender
 from macrid.models.macridvae import MacridVAE
-from macrid.runs.folder import pretty, put, read
+from macrid.runs.folder import pretty, put, read, tensors_of
 
 NOT_TURNED = 1e-3  # of the products of axes, which are 0 and 1
 
@@ -39,9 +37,8 @@ def read_meaning(path: Path) -> Meaning:
     """From axes.safetensors, names.json and effects.json, where they exist."""
     meaning = Meaning()
     if (path / "axes.safetensors").exists():
-        tensors = {name: value.numpy() for name, value in read(path, "axes.safetensors", load_file).items()}
-        with safe_open(path / "axes.safetensors", "numpy") as file:
-            metadata = file.metadata() or {}
+        kept, metadata = read(path, "axes.safetensors", tensors_of)
+        tensors = {name: value.numpy() for name, value in kept.items()}
         fits = json.loads(metadata["fits"])
         meaning.in_use = tuple(json.loads(metadata["in_use"]))
         kinds = {name.rpartition(".")[0] for name in tensors}
