@@ -105,6 +105,17 @@ def test_a_search_lists_the_best_items_of_any_catalogue(
     check(found, truth_of(decoder, question), forbidden if allowed is None else forbidden | ~allowed)
 
 
+def test_a_best_item_that_the_sample_for_log_z_misses_is_listed(monkeypatch):
+    constants(monkeypatch)
+    decoder = catalogue("random", 200, 1, 5, 0, hard=False, temperature=0.02)
+    question = question_of(decoder, 1, 0, touched=1.0)
+    decoder.items[117] = 50 * question.components[0, 0]  # e^2500 times as likely as any other
+    found = search.search(decoder, arrange(decoder, group(decoder.items, 1)), question, 3)
+    assert found.positions[0, 0] == 117
+    torch.testing.assert_close(found.log_p[0, 0], torch.tensor(0.0))
+    check(found, truth_of(decoder, question), torch.zeros(1, 200, dtype=torch.bool))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(["random", "groups", "copies", "lengths", "one"]), items=st.integers(1, 300),

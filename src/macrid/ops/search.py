@@ -272,9 +272,9 @@ class _User:
 
     def _answer(self, positions: Tensor, scores: Tensor, *, at_once: bool) -> _Answer:
         total, short = self.user.log_z, (0, self.n - len(scores))
-        if len(self.touched):  # exp(l) − 1 times what they are without
-            more = (torch.expm1(self.linear) * torch.exp(self.base - total)).sum()
-            total = total + torch.log1p(more.clamp(min=-0.999))
+        if len(self.touched):  # Z, an estimate, less what they are without a linear part, plus what they are with it
+            others = total + torch.log1p(-torch.exp(self.base.logsumexp(dim=0) - total).clamp(max=0.999))
+            total = torch.logaddexp(others, (self.base + self.linear).logsumexp(dim=0))
         log_p = torch.nn.functional.pad(scores - total, short, value=-torch.inf)
         return _Answer(torch.nn.functional.pad(positions, short), log_p, at_once, self.candidates, self.compared)
 
