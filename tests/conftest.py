@@ -41,9 +41,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def by_kernels(monkeypatch):
     """Ops in single precision use kernels on a CPU, too."""
-    from macrid.ops import kernels
+    from tests.truth import in_single_precision, use_kernels
 
-    monkeypatch.setattr(kernels, "serve", lambda tensor: tensor.dtype != torch.float64)
+    use_kernels(monkeypatch, in_single_precision)
 
 
 @pytest.fixture(scope="session")

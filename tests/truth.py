@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from macrid.models.macridvae import MacridNetwork, Noise
+from macrid.ops import kernels
 from macrid.ops.sparse import Dropout, Histories
 from macrid.settings import MacridVAESettings
 
@@ -34,6 +36,20 @@ def runs_kernels(test: Callable[..., None]) -> Callable[..., None]:
     for mark in KERNELS:
         test = mark(test)
     return test
+
+
+def use_kernels(patch: pytest.MonkeyPatch, when: Callable[[Tensor], bool] = lambda tensor: True) -> None:
+    """Have ops use kernels, on a CPU too, for such tensors.
+
+    On a CPU in this thread only: threads of earlier tests may still be at work, and Triton's interpreter can run only
+    one kernel at a time.
+    """
+    mine = threading.get_ident()
+    patch.setattr(kernels, "serve", lambda tensor: when(tensor) and (tensor.is_cuda or threading.get_ident() == mine))
+
+
+def in_single_precision(tensor: Tensor) -> bool:
+    return tensor.dtype != torch.float64
 
 
 EXTENSIONS = [{"whole_history": whole, "concept_shares": shares} for whole in ("off", "on") for shares in ("off", "on")]

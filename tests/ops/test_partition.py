@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macrid.ops import kernels, partition
+from macrid.ops import partition
 from macrid.ops.partition import bounded, log_likelihood, log_partition
 from tests.truth import (
     BF16,
@@ -29,6 +29,7 @@ from tests.truth import (
     problem,
     runs_kernels,
     somewhere,
+    use_kernels,
     with_gradients,
 )
 
@@ -45,7 +46,7 @@ class Way(NamedTuple):
 
     def log_partition(self, *args, **options):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "serve", lambda tensor: self.by_kernels)
+            use_kernels(patch, lambda tensor: self.by_kernels)
             return log_partition(*args, **options)
 
     def tolerance(self, temperature: float = 0.1) -> Tolerance:

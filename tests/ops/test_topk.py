@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macrid.ops import kernels, topk
+from macrid.ops import topk
 from macrid.ops.topk import Decoder, Mixture
+from tests.truth import use_kernels
 
 
 def top(components, items, log_assignment, log_weights, temperature, n, concept_of=None, linear=None, **choice):
@@ -205,7 +206,7 @@ def test_the_kernel_writes_the_scores_of_the_formula(users, concepts, items, dim
 @pytest.mark.parametrize("hide", [False, True])
 def test_ranking_through_the_kernel_equals_a_full_sort(hide, monkeypatch):
     pytest.importorskip("triton")
-    monkeypatch.setattr(kernels, "serve", lambda tensor: True)
+    use_kernels(monkeypatch)
     monkeypatch.setattr(topk, "TILE", {"cpu": 400, "cuda": 400})
     device = "cuda" if torch.cuda.is_available() else "cpu"
     z, h, log_c, log_w = problem(6, 3, 10, 150, dtype=torch.float32, zero=0.3, faint=0.3)

@@ -47,6 +47,7 @@ ISLANDS = """async (places) => {
   const found = islands(new Points(places.x, places.y), members);
   return found.map(({ group, ...rest }) => ({ concept: groups[group], ...rest }));
 }"""
+NEAR = 6  # pixels
 TRAITS = """(rows) => rows.map((row) =>
   [row.querySelector(".trait-name").firstChild, row.querySelector(".trait-text")].map((node) => node.textContent))"""
 IS_CLIPPED = "() => [document.querySelector('.segment')].some((box) => box.scrollWidth > box.clientWidth + 1)"
@@ -91,11 +92,21 @@ def draw_around(studio, left, top, right, bottom):
     keyboard.up("Shift")
 
 
+def clear_of(points, edge):
+    """The place near an edge that is farthest from all points: a mouse moves by whole pixels."""
+    places = edge + np.linspace(-NEAR, NEAR, 81)
+    return places[np.abs(places[:, None] - points).min(axis=1).argmax()]
+
+
 def select(studio, places, concept):
     """Draw around the middle of a concept; the ids of everything inside."""
     at = on_screen(studio, places)
     of = at[np.array(places["concept"]) == concept]
-    (left, top), (right, bottom) = np.quantile(of, 0.1, axis=0) - 0.5, np.quantile(of, 0.9, axis=0) + 0.5
+    (left, top), (right, bottom) = np.quantile(of, 0.1, axis=0), np.quantile(of, 0.9, axis=0)
+    beside = at[(at[:, 1] > top - NEAR) & (at[:, 1] < bottom + NEAR), 0]
+    left, right = clear_of(beside, left), clear_of(beside, right)
+    above = at[(at[:, 0] > left - NEAR) & (at[:, 0] < right + NEAR), 1]
+    top, bottom = clear_of(above, top), clear_of(above, bottom)
     draw_around(studio, left, top, right, bottom)
     inside = (at[:, 0] > left) & (at[:, 0] < right) & (at[:, 1] > top) & (at[:, 1] < bottom)
     chosen = [places["id"][i] for i in np.flatnonzero(inside)]

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from macrid.ops import kernels
 from macrid.training.adam import Adam
-from tests.truth import DEVICE, KERNELS, assert_near, runs_kernels
+from tests.truth import DEVICE, KERNELS, assert_near, runs_kernels, use_kernels
 
 ROUNDING = 1e-5  # relative, of some steps in single precision; clip_grad_norm_ adds 1e-6 to the norm
 
@@ -50,7 +49,7 @@ settings = pytest.mark.parametrize(
 @settings
 @pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
 def test_steps_on_whole_tables_equal_torch_with_clipping(clip, l2, kernel, monkeypatch):
-    monkeypatch.setattr(kernels, "serve", lambda tensor: kernel)
+    use_kernels(monkeypatch, lambda tensor: kernel)
     device, shape = DEVICE if kernel else "cpu", (40, 33)  # more numbers than one program takes
     ours, theirs = [nn.Parameter(table.detach().to(device)) for table in tables(0, *shape)], tables(0, *shape)
     gradients = gradients_of(5, *shape)

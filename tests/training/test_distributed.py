@@ -30,7 +30,7 @@ from macrid.training.adam import Adam
 from macrid.training.distributed import check_possible, join
 from macrid.training.mesh import Mesh
 from tests.ranks import run_in_processes
-from tests.truth import runs_kernels
+from tests.truth import in_single_precision, runs_kernels, use_kernels
 
 PAPER = {"preset": "paper", "start": "random"}
 SAMPLED = {"likelihood": "sampled", "negatives": 24}
@@ -205,7 +205,7 @@ def gradients_by_kernels(folder):
 @pytest.mark.slow
 def test_two_processes_have_the_gradients_of_one_by_kernels(tmp_path, monkeypatch):
     run_in_processes(gradients_by_kernels, tmp_path)
-    monkeypatch.setattr(kernels, "serve", lambda tensor: tensor.dtype != torch.float64)
+    use_kernels(monkeypatch, in_single_precision)
     for likelihood in ("exact", "sampled"):
         for shards in (1, 2):
             training = {"likelihood": likelihood, "negatives": 24}

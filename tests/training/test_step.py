@@ -13,14 +13,13 @@ import macrid
 from macrid.data.shop import ndcg
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
-from macrid.ops import kernels
 from macrid.ops.batches import DeviceHistories
 from macrid.ops.sampled import Sampler, gather
 from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training.adam import Adam
 from macrid.training.loop import choose_precision
 from macrid.training.step import Step, products, without_collection
-from tests.truth import DEVICE, runs_kernels
+from tests.truth import DEVICE, runs_kernels, use_kernels
 
 ITEMS, USERS = 30, 12
 
@@ -106,7 +105,7 @@ def test_steps_by_kernels_equal_those_in_plain_torch(likelihood, monkeypatch):
     networks = network_of(hidden_layers=1).to(DEVICE), network_of(hidden_layers=1).to(DEVICE)
     losses = []
     for network, by_kernels in zip(networks, (False, True), strict=True):
-        monkeypatch.setattr(kernels, "serve", lambda tensor, answer=by_kernels: answer)
+        use_kernels(monkeypatch, lambda tensor, answer=by_kernels: answer)
         step = step_of(network, on_device, likelihood=likelihood, negatives=8, clip=0.5, l2=0.01)
         batches = [torch.tensor(users, device=DEVICE) for users in ([0, 3, 5], [2, 1, 7], [11, 0, 4], [8, 9, 10])]
         sizes = on_device.sizes(batches) if likelihood == "sampled" else [None] * 4
