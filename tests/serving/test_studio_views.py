@@ -91,6 +91,19 @@ def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_value
     assert studio.trouble == []
 
 
+@pytest.mark.parametrize("name", ["walk", "customers", "compare", "map", "report"])
+def test_a_view_is_not_shown_before_its_styles_are_there(visit, shop_site, name):
+    studio = visit(shop_site, "?item=bag-0001")
+    held = []
+    studio.page.route(f"**/static/{name}/{name}.css", lambda route: held.append(route))
+    with studio.page.expect_response(f"**/static/{name}/{name}.js"):
+        studio.tab(name)
+    wait_until(lambda: studio.page.wait_for_timeout(300) or held)
+    assert studio.one(f"#view-{name} > *").count() == studio.one(f"#view-{name} > .skeleton").count() == 1
+    held[0].continue_()
+    studio.one(f"#view-{name} > :not(.skeleton)").first.wait_for()
+
+
 def test_the_page_works_without_a_mouse(visit, shop_site):
     studio = visit(shop_site, "?item=bag-0001&concept=0")
     studio.one(SLIDER).first.wait_for()

@@ -7,6 +7,7 @@ import { configure, failure, titleOf } from "./core/items.js";
 import { kept } from "./core/kept.js";
 import { VIEWS } from "./core/link.js";
 import { Live } from "./core/live.js";
+import { styles } from "./core/panel.js";
 import { Store } from "./core/store.js";
 import * as knobs from "./knobs/knobs.js";
 import * as picks from "./picks/picks.js";
@@ -176,7 +177,7 @@ async function load(view) {
   const place = byId(`view-${view}`);
   place.replaceChildren(h("div", { class: "skeleton block tall", "aria-hidden": "true" }));
   try {
-    const module = await import(`./${view}/${view}.js`);
+    const [module] = await Promise.all([import(`./${view}/${view}.js`), styles(`${view}/${view}.css`)]); // never shown unstyled
     const panel = module.create(app);
     panels.set(view, panel);
     place.replaceChildren(panel.element);

@@ -3,7 +3,6 @@
 
 import * as api from "../core/api.js";
 import { h, iconButton, segments } from "../core/dom.js";
-import { styles } from "../core/panel.js";
 import { settings } from "../states/words.js";
 import { listOf } from "./ask.js";
 import { Chooser } from "./chooser.js";
@@ -88,7 +87,6 @@ class Compare {
     );
     this.#tabs.element.classList.add("compare-tabs");
     this.#turnTo("left");
-    styles("compare/compare.css").then(() => this.#join());
     new ResizeObserver(() => this.#join()).observe(this.element);
     addEventListener("macrid:card", () => this.#isShown && this.show(app.store.get()));
     this.#findRuns();

@@ -4,7 +4,6 @@
 import { h, segments } from "../core/dom.js";
 import { count, number } from "../core/format.js";
 import { hand, handed } from "../core/kept.js";
-import { styles } from "../core/panel.js";
 import { Towards } from "../knobs/towards.js";
 import { Settings } from "./settings.js";
 import { CustomerTable } from "./table.js";
@@ -16,7 +15,6 @@ import { Trial } from "./trial.js";
 
 /** @param {App} app */
 export function create(app) {
-  styles("customers/customers.css");
   return new Customers(app);
 }
 

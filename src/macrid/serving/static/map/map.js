@@ -4,7 +4,7 @@
 import * as api from "../core/api.js";
 import { clear, h } from "../core/dom.js";
 import { failure, titleOf } from "../core/items.js";
-import { historyOf, later, lookUp, styles } from "../core/panel.js";
+import { historyOf, later, lookUp } from "../core/panel.js";
 import { itemSearch } from "../core/search.js";
 import { Colouring } from "./colouring.js";
 import { gestures, keyboard } from "./gestures.js";
@@ -22,7 +22,6 @@ const HOVER = 40; // ms before the tooltip asks for an item
 
 /** @param {App} app */
 export function create(app) {
-  styles("map/map.css");
   return new MapView(app);
 }
 

@@ -5,7 +5,6 @@ import * as api from "../core/api.js";
 import { append, clear, h } from "../core/dom.js";
 import { count } from "../core/format.js";
 import { failure } from "../core/items.js";
-import { styles } from "../core/panel.js";
 import { conceptList } from "./concepts.js";
 import { diffView } from "./diff.js";
 import { inspectionView } from "./inspection.js";
@@ -19,7 +18,6 @@ const ASK_AGAIN = 2_000; // ms, while the inspection is on its way
 
 /** @param {App} app */
 export function create(app) {
-  styles("report/report.css");
   return new ReportView(app);
 }
 

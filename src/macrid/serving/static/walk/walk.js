@@ -5,7 +5,6 @@ import { conceptColour } from "../core/colours.js";
 import { clear, h } from "../core/dom.js";
 import { number, signed } from "../core/format.js";
 import { conceptTags, failure, thumb, titleOf } from "../core/items.js";
-import { styles } from "../core/panel.js";
 import { itemSearch } from "../core/search.js";
 import { Book } from "./book.js";
 import { keptTexts, tiedText } from "./kept.js";
@@ -21,7 +20,6 @@ const USUAL = 8;
 
 /** @param {App} app */
 export function create(app) {
-  styles("walk/walk.css");
   return new WalkView(app);
 }
 
