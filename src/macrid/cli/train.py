@@ -126,10 +126,13 @@ def train(
 
     Example: macrid train ml-1m --out runs/ml-1m --tensorboard logs/ml-1m --mlflow http://localhost:5000
     """
+    gc.disable()
     from macrid import workflow
     from macrid.runs import TRAINING
     from macrid.training.distributed import LAUNCHED, LostError, RankError, is_launched
 
+    gc.freeze()  # what was imported stays: looking for garbage in it, again and again, would take a second
+    gc.enable()
     follows = _take_place(processes)
     recipe = _recipe(model, config)
     if processes > 1 and not is_launched():

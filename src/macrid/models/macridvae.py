@@ -65,7 +65,7 @@ class Noise:
 
 
 class Loss(NamedTuple):
-    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl` + `guidance`."""
+    """Means over the users of a batch; `total` = `negative_log_likelihood` + beta · `kl` + the labels' term, if any."""
 
     total: Tensor
     negative_log_likelihood: Tensor
@@ -220,13 +220,12 @@ class MacridNetwork(nn.Module):
         items, log_assignment = encoder.assign(vectors, prototypes, temperature, self.cosine, noise.gumbel)
         sums, log_weights = self.summed(contexts, log_assignment, histories, noise, self.precision)
         components, kl = encoder.sample(self.transform(*sums, noise), noise.normal, s.prior_std, self.cosine)
-        nll = -self.likelihood(components, log_weights, items, log_assignment, histories, drawn) / histories.batch
+        nll = self.likelihood(components, log_weights, items, log_assignment, histories, drawn) / -histories.batch
         kl = kl.mean()
-        return Loss(nll + beta * kl + self.guidance(vectors, drawn), nll, kl)
-
-    def guidance(self, vectors: Tensor, drawn: Local | None) -> Tensor | float:
-        """The labels' term of the loss, 0 without labels; vectors: of the items in this step."""
-        return 0.0 if self.supervision is None else self.supervision.loss(self, vectors, drawn)
+        total = nll + beta * kl
+        if self.supervision is not None:
+            total = total + self.supervision.loss(self, vectors, drawn)
+        return Loss(total, nll, kl)
 
     def likelihood(
         self,

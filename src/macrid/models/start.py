@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from macrid.models.reference import ease_weights
+from macrid.ops.sparse import csr_tensor
 from macrid.ops.streaming import fits
 
 OVERSAMPLING = 10
@@ -236,9 +237,10 @@ def _product(matrix: sp.csr_array, device: torch.device | str) -> Callable[[Tens
     """The product with a dense matrix on this device, computed on the CPU if it is that or has no room for both."""
     if not fits(matrix, torch.device(device)):
         return lambda x: torch.from_numpy(matrix @ x.cpu().numpy()).to(device)
-    parts = [torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)]
-    tensor: Tensor = torch.sparse_csr_tensor(*parts, matrix.shape)  # type: ignore[call-arg, arg-type]
-    return tensor.matmul
+    starts, columns, values = (
+        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    return csr_tensor(starts, columns, values, matrix.shape).matmul
 
 
 def truncated_svd(

@@ -64,10 +64,14 @@ class _Affine(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, by_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inputs, weight = ctx.saved_tensors
-        flat = by_outputs.flatten(0, -2)
-        by_weight = flat.t() @ inputs.flatten(0, -2)
-        by_bias = flat.t() @ flat.new_ones(len(flat))
-        return by_outputs @ weight, by_weight, by_bias
+        flat, by_weight, by_bias = by_outputs.flatten(0, -2), torch.empty_like(weight), weight.new_empty(len(weight))
+        ones = flat.new_ones(len(flat))
+        with kernels.beside(weight):
+            torch.mm(flat.t(), inputs.flatten(0, -2), out=by_weight)
+            torch.mv(flat.t(), ones, out=by_bias)
+        by_inputs = by_outputs @ weight
+        kernels.join(weight)  # before autograd may add these to other gradients
+        return by_inputs, by_weight, by_bias
 
 
 def normalise(sums: Tensor, squares: Tensor) -> Tensor:

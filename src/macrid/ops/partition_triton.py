@@ -21,8 +21,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from macrid.ops import kernels
-
 LOG2_E = 1.4426950408889634
 PROGRAMS = 2  # of the forward kernel per multiprocessor
 PARTS = 6  # likewise of the backward kernel
@@ -93,7 +91,7 @@ def _forward(
 @triton.jit(do_not_specialize=SIZES)
 def _combine(
     S, TOP, OUT, WEIGHT, LOG_Z, LEVEL, GRAD, B, K, SPLITS, WIDTH: tl.constexpr, scale,
-    D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr, PARTS: tl.constexpr,
+    D: tl.constexpr, WITH_O: tl.constexpr, WEIGHTED: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Combine splits and concepts of one user: log2 Z, and its (weighted) gradient by the components.
 
@@ -121,10 +119,7 @@ def _combine(
                 at = (split * K + k) * B + u
                 acc += tl.load(OUT + at * D + d) * tl.exp2(tl.load(TOP + at) - log_z)
             acc *= scale
-            out = GRAD + (u * K + k) * WIDTH + d
-            if ADDED:
-                acc += tl.load(out, mask=d < WIDTH, other=0.0)
-            tl.store(out, acc, mask=d < WIDTH)
+            tl.store(GRAD + (u * K + k) * WIDTH + d, acc, mask=d < WIDTH)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -276,12 +271,11 @@ def _launch(tiles: list[Tile], key: tuple[Any, ...], run: Callable[[Tile], Any])
 def forward(
     inputs: Scaled, hidden: Tensor | None, dim: int, temperature: float, precision: str, *, bounded: bool,
     with_gradient: bool, weights: Tensor | None = None, level: Tensor | None = None,
-    onto: Tensor | None = None,
+    into: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """log2 Z (batch,), and the gradient of weights_u log Z_u by components (batch, concepts, dim).
 
-    level: where to write log2 weights_u − log2 Z_u. onto: add the gradient to this, once what was launched
-    `kernels.beside` is done.
+    level: where to write log2 weights_u − log2 Z_u. into: where to write the gradient.
     """
     concepts, batch, width = inputs.components.shape
     items = len(inputs.items)
@@ -307,12 +301,10 @@ def forward(
     s, top, o = _launch(FORWARD, (*what, with_gradient, bounded), run)
     splits = len(s)
     log_z = new(batch)
-    gradient = new(batch, concepts, dim) if with_gradient and onto is None else s if onto is None else onto
-    if onto is not None:
-        kernels.join(onto)
+    gradient = into if into is not None else new(batch, concepts, dim) if with_gradient else s
     _combine[(batch,)](
         s, top, o, s if weights is None else weights, log_z, s if level is None else level, gradient, batch, concepts,
-        splits, dim, 1 / temperature, D=width, WITH_O=with_gradient, WEIGHTED=level is not None, ADDED=onto is not None,
+        splits, dim, 1 / temperature, D=width, WITH_O=with_gradient, WEIGHTED=level is not None,
         PARTS=triton.next_power_of_2(splits * concepts), num_warps=1,
     )  # fmt: skip
     return log_z, gradient
@@ -320,23 +312,23 @@ def forward(
 
 def backward_items(
     inputs: Scaled, hidden: Tensor | None, level: Tensor, sign: Tensor | None, dim: int, precision: str,
-    room: Tensor | None = None,
+    by_items: Tensor | None = None, by_assignment: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of sum_u g_u log Z_u by items, in parts that must be summed (parts, items, dim), and by log assignment
     (items, concepts).
 
-    level: log2 |g_u| − log2 Z_u. sign: of g_u; by default all positive. room: for the parts, and for one more.
+    level: log2 |g_u| − log2 Z_u. sign: of g_u; by default all positive. by_items, by_assignment: where to write them.
     """
     concepts, batch, width = inputs.components.shape
     items = len(inputs.items)
-    room = room_for_items(inputs, dim) if room is None else room
-    parts = len(room) - 1
-    by_assignment = level.new_empty(items, concepts)
+    by_assignment = level.new_empty(items, concepts) if by_assignment is None else by_assignment
+    by_items = room_for_items(by_assignment, dim) if by_items is None else by_items
+    parts = len(by_items)
     what = "backward", inputs.items.device, width, precision, hidden is None, sign is None
 
     def run(tile: Tile) -> None:
         _backward_items[(triton.cdiv(items, tile.items), parts)](
-            *inputs, level if hidden is None else hidden, level, level if sign is None else sign, room,
+            *inputs, level if hidden is None else hidden, level, level if sign is None else sign, by_items,
             by_assignment, batch, items, concepts, dim, 1 / LOG2_E,
             D=width, HAS_HIDDEN=hidden is not None, SIGNED=sign is not None,
             FOLDED=_folded(width, dim, concepts), PRECISION=DOT[precision], K_SPLITS=parts,
@@ -344,15 +336,14 @@ def backward_items(
         )  # fmt: skip
 
     _launch(BACKWARD, what, run)
-    return room[:parts], by_assignment
+    return by_items, by_assignment
 
 
-def room_for_items(inputs: Scaled, dim: int) -> Tensor:
-    """Gradients by items in parts that are summed later, and one more for others: (parts + 1, items, dim)."""
-    concepts, items = len(inputs.components), len(inputs.items)
-    blocks = triton.cdiv(items, BACKWARD[0].items)
-    parts = max(1, min(concepts, PARTS * processors(inputs.items) // blocks))
-    return inputs.log_assignment.new_empty(parts + 1, items, dim)
+def room_for_items(log_assignment: Tensor, dim: int, also: int = 0) -> Tensor:
+    """For gradients by items, in parts that are summed later: (parts + also, items, dim)."""
+    items, concepts = log_assignment.shape
+    parts = max(1, min(concepts, PARTS * processors(log_assignment) // triton.cdiv(items, BACKWARD[0].items)))
+    return log_assignment.new_empty(parts + also, items, dim)
 
 
 class LogPartition(torch.autograd.Function):

@@ -261,11 +261,8 @@ def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
     """values[u, k] · table[i] for every interaction: values (batch, concepts, dim) → (interactions, concepts)."""
     by_concept = values.transpose(0, 1).contiguous()
     if torch.backends.mkl.is_available() and not table.is_cuda and len(histories.items):
-        _silence_beta_warning()
-        where = torch.sparse_csr_tensor(
-            histories.offsets, histories.items, table.new_zeros(len(histories.items)),
-            (histories.batch, len(table)), check_invariants=False,
-        )  # fmt: skip
+        zeros = table.new_zeros(len(histories.items))
+        where = csr_tensor(histories.offsets, histories.items, zeros, (histories.batch, len(table)))
         columns = [torch.sparse.sampled_addmm(where, one, table.t(), beta=0.0).values() for one in by_concept]
     else:
         rows = F.embedding(histories.items, table)
@@ -277,9 +274,16 @@ def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> T
     return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 
+def csr_tensor(starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A sparse tensor in CSR, unchecked and without torch's warnings."""
+    _warn_in_silence()
+    tensor: Tensor = torch.sparse_csr_tensor(starts, columns, values, shape, check_invariants=False)
+    return tensor
+
+
 @cache
-def _silence_beta_warning() -> None:
-    """torch warns once per process that CSR tensors are in beta."""
+def _warn_in_silence() -> None:
+    """Once per process, torch warns that CSR tensors are in beta and that nothing checks them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR|invariant checks)")
         torch.sparse_csr_tensor([0, 0], [], [], (1, 1), check_invariants=False)

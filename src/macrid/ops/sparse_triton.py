@@ -43,6 +43,7 @@ SUM_BACKWARD = Chunks(16, 4, 2)
 POSITIVES = Chunks(64, 4, 4)
 POSITIVES_BACKWARD = Chunks(16, 4, 4)
 MOST_PROGRAMS = 16  # per user; beyond that, each takes more chunks
+ALIGNED = 4  # numbers; Triton compiles a kernel again for addresses that are no multiple of 16 bytes
 
 
 @triton.jit
@@ -356,51 +357,66 @@ class Likelihood(torch.autograd.Function):
         ctx: Any, components: Tensor, items: Tensor, log_assignment: Tensor, histories: Histories, temperature: float,
         precision: str, bounded: bool,
     ) -> Tensor:  # fmt: skip
-        inputs = scaled(components, items, log_assignment, temperature, precision)
         dim, wants = components.shape[-1], any(ctx.needs_input_grad)
-        weights, counts = weights_of(histories)
-        log_assignment = log_assignment.contiguous()
+        log_assignment, value = log_assignment.contiguous(), items.new_empty(())
         sums, totals = room_for_positives(histories, log_assignment)
-        # gradients of sum_u w_u n_u log Z_u − sum_u w_u sum_i x_ui log p_ui: minus the likelihood's
-        by_components, of_assignment = (each.new_empty(each.shape) for each in (components, log_assignment))
-        room, level, negative = room_for_items(inputs, dim), torch.empty_like(counts), -weights
+        if wants:  # gradients of sum_u w_u n_u log Z_u − sum_u w_u sum_i x_ui log p_ui in parts, the last for positives
+            by_components, by_assignment = _two(components), _two(log_assignment)
+            by_items = room_for_items(log_assignment, dim, also=1)
+            of_positives = by_components[1], by_items[-1], by_assignment[1]
+            with kernels.beside(items):
+                for gradient in of_positives:
+                    gradient.zero_()
+        inputs = scaled(components, items, log_assignment, temperature, precision)
+        weights, counts = weights_of(histories)
+        level, negative = torch.empty_like(counts), -weights
         with kernels.beside(items):
             positives_by_part(inputs, log_assignment, histories, dim, precision, sums, totals)
             if wants:
-                gradients = by_components.zero_(), room[-1].zero_(), of_assignment.zero_()
                 positives_backward(
-                    inputs, log_assignment, histories, totals, negative, None, gradients, temperature, precision
+                    inputs, log_assignment, histories, totals, negative, None, of_positives, temperature, precision
                 )
         log_z, _ = forward(
             inputs, None, dim, temperature, precision, bounded=bounded, with_gradient=wants, weights=counts,
-            level=level if wants else None, onto=by_components if wants else None,
+            level=level if wants else None, into=by_components[0] if wants else None,
         )  # fmt: skip
-        kernels.join(items)
+        with kernels.beside(items):
+            _value[(1,)](sums, weights, log_z, counts, value, len(sums), len(weights), BLOCK=1024, num_warps=8)
         if wants:
-            _, by_assignment = backward_items(inputs, None, level, None, dim, precision, room)
-            ctx.save_for_backward(by_components, room, by_assignment.add_(of_assignment))
-        value = items.new_empty(())
-        _value[(1,)](sums, weights, log_z, counts, value, len(sums), len(weights), BLOCK=1024, num_warps=8)
+            backward_items(inputs, None, level, None, dim, precision, by_items[:-1], by_assignment[0])
+            ctx.save_for_backward(by_components, by_items, by_assignment)
+        kernels.join(items)
         return value
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:
-        by_components, room, by_assignment = ctx.saved_tensors
-        negative, by_items = -weight, torch.empty_like(room[0])
-        _sum_parts[(triton.cdiv(by_items.numel(), 1024),)](
-            room, negative, by_items, len(room), by_items.numel(), BLOCK=1024, num_warps=4
-        )
-        return by_components * negative, by_items, by_assignment * negative, None, None, None, None
+        return *(_minus_sum(parts, weight) for parts in ctx.saved_tensors), None, None, None, None
 
 
-@triton.jit(do_not_specialize=["parts"])
-def _sum_parts(PARTS, SCALE, OUT, parts, N, BLOCK: tl.constexpr):
-    """The sum of PARTS (parts, N), scaled."""
+def _two(like: Tensor) -> Tensor:
+    """Uninitialised (2, …), both parts aligned: kernels are compiled once for all batch sizes."""
+    size = like.numel()
+    return like.new_empty(2, -(-size // ALIGNED) * ALIGNED)[:, :size].unflatten(1, like.shape)
+
+
+def _minus_sum(parts: Tensor, weight: Tensor) -> Tensor:
+    """The sum of parts (parts, …), times minus a weight: (…)."""
+    total = parts.new_empty(parts.shape[1:])
+    size = total.numel()
+    _sum_parts[(triton.cdiv(size, 1024),)](
+        parts, weight, total, len(parts), parts.stride(0), size, BLOCK=1024, num_warps=4
+    )
+    return total
+
+
+@triton.jit(do_not_specialize=["parts", "stride", "N"])
+def _sum_parts(PARTS, SCALE, OUT, parts, stride, N, BLOCK: tl.constexpr):
+    """The sum of PARTS (parts, N), times −SCALE."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float32)
     for part in range(parts):
-        total += tl.load(PARTS + tl.cast(part, tl.int64) * N + at, mask=at < N, other=0.0)
-    tl.store(OUT + at, total * tl.load(SCALE), mask=at < N)
+        total += tl.load(PARTS + tl.cast(part, tl.int64) * stride + at, mask=at < N, other=0.0)
+    tl.store(OUT + at, -total * tl.load(SCALE), mask=at < N)
 
 
 @triton.jit(do_not_specialize=["parts", "B"])
