@@ -9,7 +9,7 @@ from macrid.cli.large import bytes_of
 from macrid.data import store
 from macrid.data.large import engine
 from macrid.errors import DataError
-from tests.data.large.test_preparing import events, same_folder
+from tests.data.large.test_preparing import events, same_folder, timed
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,22 @@ def test_one_file_may_be_streamed_or_not(invoke, parts, tmp_path, monkeypatch):
     same_folder(tmp_path / "a", tmp_path / "c")
 
 
+@pytest.mark.parametrize("how", [("time", "--at", "2001-09-30"), ("time", "--heldout", 0.2), ("last", "--last", 2)])
+def test_a_folder_is_divided_by_time_as_one_sorted_file(invoke, tmp_path, how):
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for number, rows in enumerate(np.array_split(np.random.default_rng(0).permutation(600), 3)):
+        timed().iloc[rows].to_parquet(folder / f"{number}.parquet")
+    timed().sort_values(["user", "item"]).to_parquet(tmp_path / "whole.parquet")
+    reports = []
+    for name in ("events", "whole.parquet"):
+        code, out, err = invoke("data", "prepare", tmp_path / name, "--split", *how, "--out", tmp_path / f"{name}.out")
+        assert code == 0, err
+        reports.append(out.replace(f"{name}.out", "out"))
+    assert reports[0] == reports[1]
+    assert f"test users: {'before and after' if how[0] == 'time' else 'last 2 items'}" in reports[0]
+
+
 def test_a_large_file_is_streamed_unless_that_cannot_be(invoke, parts, tmp_path, monkeypatch):
     monkeypatch.setattr("macrid.data.large.sources.BYTES_PER_ROW", 10**9)
     monkeypatch.setattr("macrid.data.reading.read_events", None)  # memory would fail
@@ -69,8 +85,9 @@ def test_without_duckdb_several_files_say_what_to_install(invoke, parts, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--split", "time"], "--split: needs the times of all events in memory"),
-        (["--split", "last", "--last", 2], "--split: needs the times"),
+        (["--split", "time"], "no column looks like the time; choose one with --time-col"),
+        (["--split", "last", "--heldout", 0.2], "heldout is 0.2, but the split is by last"),
+        (["--at", "2001-09-30"], "at is '2001-09-30', but the split is by users"),
         (["--half-life", 3], "no column looks like the time; choose one with --time-col"),
         (["--no-stream"], "--no-stream reads one file, but there are 3"),
         (["--memory", "much"], "--memory: 'much' is not an amount of memory; write 2GiB"),

@@ -151,6 +151,7 @@ def prepare(
     """
     from macrid.cli.large import bytes_of
     from macrid.data import catalog, store
+    from macrid.data.interactions import check_split
 
     check_free(out, overwrite, DataError, replaceable=store.FILES)
     how: dict[str, Any] = {"at": at, "last": last}
@@ -182,15 +183,15 @@ def prepare(
     recipe = {"min_rating": min_rating, "min_items": min_items, "heldout": heldout, "seed": seed}
     recipe |= _given({"split": split, **how, "half_life": half_life, "weight": weight_col, "weights": weights})
     recipe |= _given({"sql": sql, "items_sql": items_sql})
-    unfit = ["split"] if split in ("time", "last") else _chosen(context, ("at", "last"))
-    data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory), unfit)
+    share = None if split == "last" and not _chosen(context, ["heldout"]) else heldout
+    check_split(share, split, at, last)
+    data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory), split in ("time", "last"))
     about_items = items if items_sql is None else _query(items_sql, database_file, "query for items")
     if isinstance(data, _Streamed):
-        parts = data.prepare(options, items=about_items, division=(heldout, seed, split == "stable"), about=recipe,
-                             overwrite=overwrite)  # fmt: skip
+        division = {"heldout": share, "seed": seed, "by": split, **how}
+        parts = data.prepare(options, division, items=about_items, about=recipe, overwrite=overwrite)
         _print_prepared(parts, out, json)
         return
-    share = None if split == "last" and not _chosen(context, ["heldout"]) else heldout
     parts = _read_and_split(data, {**options, "items": about_items}, share, seed, {"by": split, **how})
     _write(parts, out, recipe, overwrite, json)
 
@@ -202,9 +203,8 @@ class _Streamed:
     source: Any
     out: Path
     memory: int
-    unfit: list[str]
 
-    def prepare(self, options: dict[str, Any], division: tuple[float, int, bool], **more: Any) -> Split:
+    def prepare(self, options: dict[str, Any], division: dict[str, Any], **more: Any) -> Split:
         from macrid.cli.large import prepare_streamed
         from macrid.data.large.parts import Request
         from macrid.data.large.preparing import Division
@@ -213,28 +213,28 @@ class _Streamed:
         own = {name: options[name] for name in ("user", "item", "rating", "min_rating", "encoding")}
         weighing = Weighing(**{name: options[name] for name in ("time", "weight", "event", "weights", "half_life")})
         request = Request(**own, weighing=weighing)
-        more |= {"min_items": options["min_items"], "division": Division(*division), "memory": self.memory}
-        return prepare_streamed(self.source, self.out, self.unfit, request=request, **more)
+        more |= {"min_items": options["min_items"], "division": Division(**division), "memory": self.memory}
+        return prepare_streamed(self.source, self.out, request=request, **more)
 
 
 def _events(
     sources: list[str], sql: str | None, database_file: Path | None, out: Path, stream: bool | None, memory: int,
-    unfit: list[str],
+    by_time: bool,
 ) -> Any:  # fmt: skip
-    """A file or table to read into memory, or what is to be streamed."""
+    """A file or table to read into memory, or what is to be streamed; by_time: see `needs_streaming`."""
     from macrid.cli.large import needs_streaming, query_or_table
     from macrid.data import catalog
     from macrid.data.large.preparing import Query
     from macrid.data.large.sources import files_of
 
     if sql is not None:
-        found = query_or_table(Query(sql, _url(database_file)), out, stream, memory, unfit)
-        return _Streamed(found, out, memory, unfit) if isinstance(found, Query) else found
+        found = query_or_table(Query(sql, _url(database_file)), out, stream, memory, by_time)
+        return _Streamed(found, out, memory) if isinstance(found, Query) else found
     for source in sources:
         if not Path(source).exists() and not glob.has_magic(source):
             raise DataError(f"{source}: neither a file nor a catalogue name{catalog.did_you_mean(source)}")
     files = files_of(sources)
-    return _Streamed(files, out, memory, unfit) if needs_streaming(files, stream, memory, unfit) else files[0]
+    return _Streamed(files, out, memory) if needs_streaming(files, stream, memory, by_time) else files[0]
 
 
 def _read_and_split(

@@ -28,10 +28,10 @@ def bytes_of(text: str) -> int:
     return int(float(match[1]) * (2 ** UNITS[unit] if unit else 1))
 
 
-def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int, unfit: Sequence[str]) -> bool:
+def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int, by_time: bool) -> bool:
     """Whether files are too many or too large for memory.
 
-    stream: what the user wants, if anything. unfit: options that only data in memory have.
+    stream: what the user wants, if anything. by_time: whether they are divided by time, which takes memory anyway.
     """
     from macrid.data.large.engine import is_installed
     from macrid.data.large.sources import fits_in_memory
@@ -42,10 +42,10 @@ def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int, unf
         return True
     if stream is not None:
         return stream
-    return not unfit and is_installed() and not fits_in_memory(files[0], memory)
+    return not by_time and is_installed() and not fits_in_memory(files[0], memory)
 
 
-def query_or_table(query: Query, out: Path, stream: bool | None, memory: int, unfit: Sequence[str]) -> Query | Table:
+def query_or_table(query: Query, out: Path, stream: bool | None, memory: int, by_time: bool) -> Query | Table:
     """A query with too many rows for memory, to be streamed; or else its rows."""
     from dataclasses import replace
 
@@ -58,21 +58,15 @@ def query_or_table(query: Query, out: Path, stream: bool | None, memory: int, un
         return query
     with working("reading the database"):
         table = query.open()
-        if stream is False or unfit or not is_installed():
+        if stream is False or by_time or not is_installed():
             return FrameTable(table.whole(), table.name)
         return table.within(memory // BYTES_PER_ROW) or replace(query, table=table)
 
 
-def prepare_streamed(source: Sequence[Path] | Query, out: Path, unfit: Sequence[str], **options: Any) -> Split:
+def prepare_streamed(source: Sequence[Path] | Query, out: Path, **options: Any) -> Split:
     """See `macrid.data.large.preparing.prepare`."""
-    from macrid.cli.common import flags
     from macrid.data.large.preparing import prepare
 
-    if unfit:
-        raise DataError(
-            f"{flags(unfit)}: needs the times of all events in memory; use one file with --no-stream, or hold out users"
-            " (--split users or stable) and let old events weigh less (--half-life)"
-        )
     with stage_progress() as tell:
         return prepare(source, out, tell=tell, say=lambda text: error_console.print(text, soft_wrap=True), **options)
 

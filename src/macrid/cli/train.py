@@ -6,7 +6,8 @@ import gc
 import os
 import shlex
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -131,7 +132,6 @@ def train(
     from macrid.runs import TRAINING
     from macrid.training.distributed import LAUNCHED, LostError, RankError, is_launched
 
-    gc.freeze()  # what was imported stays: looking for garbage in it, again and again, would take a second
     gc.enable()
     follows = _take_place(processes)
     recipe = _recipe(model, config)
@@ -139,7 +139,7 @@ def train(
         _start_processes(processes, recipe)
     callbacks = _callbacks(tensorboard, mlflow, experiment, out)
     settings = _settings(recipe, {**settings, "concepts": number_or_name(settings["concepts"])})
-    with Display() as display:
+    with _imports_left_alone(), Display() as display:
         try:
             run = workflow.train(
                 data, out, model=recipe, preset=preset, labels=labels, warm_start=warm_start, baselines=baselines,
@@ -168,6 +168,16 @@ def train(
         return
     print_report(run.metrics)
     console.print(f"{out}: ready; next: {example_command(run.model, out)}", soft_wrap=True)
+
+
+@contextmanager
+def _imports_left_alone() -> Iterator[None]:
+    """Look for no garbage in what was imported, which takes a second in all."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _take_place(processes: int) -> bool:

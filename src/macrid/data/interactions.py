@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 MANY = 1 << 24  # interactions from which memory is saved where possible
+HELDOUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -244,18 +245,23 @@ class Interactions:
         from macrid.data.split import split_users
         from macrid.data.temporal import split_last, split_time
 
-        if by not in ("users", "stable", "time", "last"):
-            raise DataError(f"by is {by!r}; choose users, stable, time or last")
-        if at is not None and by != "time":
-            raise DataError(f"at is {at!r}, but the split is by {by}; choose by='time' (--split time)")
-        if last is not None and by != "last":
-            raise DataError(f"last is {last}, but the split is by {by}; choose by='last' (--split last)")
-        if heldout is not None and by == "last":
-            raise DataError(f"heldout is {heldout}, but the split is by last; give the number of items with last")
+        check_split(heldout, by, at, last)
         if by == "last":
             return split_last(self, 1 if last is None else last)
-        share = 0.1 if heldout is None else heldout
+        share = HELDOUT if heldout is None else heldout
         return split_time(self, at, share) if by == "time" else split_users(self, share, seed, stable=by == "stable")
+
+
+def check_split(heldout: int | float | None, by: str, at: Any, last: int | None) -> None:
+    """A `DataError` if these do not go together; see `Interactions.split`."""
+    if by not in ("users", "stable", "time", "last"):
+        raise DataError(f"by is {by!r}; choose users, stable, time or last")
+    if at is not None and by != "time":
+        raise DataError(f"at is {at!r}, but the split is by {by}; choose by='time' (--split time)")
+    if last is not None and by != "last":
+        raise DataError(f"last is {last}, but the split is by {by}; choose by='last' (--split last)")
+    if heldout is not None and by == "last":
+        raise DataError(f"heldout is {heldout}, but the split is by last; give the number of items with last")
 
 
 def are_weighted(matrix: sp.csr_array) -> bool:

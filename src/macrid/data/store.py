@@ -68,13 +68,18 @@ def write(
     remedy = "nothing was changed; free some space or choose another folder"
     with claimed(target, DataError), writing(target, DataError, remedy):
         check_free(target, overwrite, DataError, replaceable=FILES)
-        everyone = everyone_of(split) if _has_more(split) else None
         with new_folder(target) as temporary:
-            for name, matrix in _matrices(split):
-                _write_matrix(temporary, name, matrix)
-            if everyone is not None:
-                _write_matrix(temporary, "everyone", everyone.matrix)
-            write_rest(temporary, split, everyone, about)
+            write_rest(temporary, split, write_arrays(temporary, split), about)
+
+
+def write_arrays(folder: Path, split: Split) -> Interactions | None:
+    """The arrays of a prepared folder; returns everyone, if there is more than the split."""
+    everyone = everyone_of(split) if _has_more(split) else None
+    for name, matrix in _matrices(split):
+        _write_matrix(folder, name, matrix)
+    if everyone is not None:
+        _write_matrix(folder, "everyone", everyone.matrix)
+    return everyone
 
 
 def write_rest(folder: Path, split: Split, everyone: Interactions | None, about: dict[str, Any] | None) -> None:

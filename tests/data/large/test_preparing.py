@@ -45,8 +45,8 @@ def in_memory(source, folder, request=None, items=None, division=None, min_items
         weights=request.weighing.weights, event=request.weighing.event, half_life=request.weighing.half_life,
         time=request.weighing.time,
     )  # fmt: skip
-    by = "stable" if division.stable else "users"
-    store.write(data.split(division.heldout, division.seed, by=by), folder, overwrite=True)
+    split = data.split(division.heldout, division.seed, by=division.by, at=division.at, last=division.last)
+    store.write(split, folder, overwrite=True)
     return data.report
 
 
@@ -110,8 +110,8 @@ def test_whatever_the_events_the_folder_is_the_same(tmp_path_factory, data):
     frame = frame.sort_values("user") if data.draw(st.booleans()) else frame
     request = Request(min_rating=data.draw(st.sampled_from([None, 2, 3.5])))
     min_items = data.draw(st.integers(1, 3))
-    stable = data.draw(st.booleans())
-    division = Division(data.draw(st.sampled_from([0.1, 0.25] if stable else [0, 1, 0.2])), seed=7, stable=stable)
+    by = data.draw(st.sampled_from(["users", "stable"]))
+    division = Division(data.draw(st.sampled_from([0.1, 0.25] if by == "stable" else [0, 1, 0.2])), seed=7, by=by)
     folder = tmp_path_factory.mktemp("any")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparing, "BYTES_PER_PAIR", preparing.MEMORY // data.draw(st.sampled_from([10, 1000])))
@@ -148,7 +148,79 @@ def test_old_events_lose_weight_as_in_memory(tmp_path, tiny, weights):
     request = Request(weighing=Weighing(half_life=30.0, weights=weights))
     split = check(frame, tmp_path, request, min_items=3)
     assert split.train.report.notes[0].startswith("times are timestamps, 2001-09-")
-    check(frame, tmp_path / "unused", Request(weighing=Weighing(time="time")))
+    check(frame, tmp_path / "unused", Request(min_rating=2, weighing=Weighing(time="time")))
+
+
+def timed(rows=600, moments=40):
+    """Events of two kinds, many of them at the same time."""
+    days = np.random.default_rng(1).integers(0, moments, rows)
+    frame = events(rows=rows).assign(kind=lambda f: np.where(f.rating > 2, "view", "cart"))
+    return frame.assign(time=pd.to_datetime(10**9 + 86_400 * days, unit="s"))
+
+
+@pytest.mark.parametrize(
+    "division",
+    [Division(by="time"), Division(0.3, by="time"), Division(by="time", at="2001-09-30,2001-10-05"),
+     Division(by="last"), Division(by="last", last=2)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "weighing",
+    [{}, {"half_life": 20.0}, {"weights": {"view": 1.0, "cart": 0.3}},
+     {"half_life": 5.0, "weights": {"view": 0, "cart": 2}}],
+)  # fmt: skip
+def test_a_split_by_time_is_that_of_memory(tmp_path, tiny, division, weighing):
+    request = Request(min_rating=2, weighing=Weighing(time="time", **weighing))
+    split = check(timed(), tmp_path, request, min_items=3, division=division)
+    assert split.test.protocol.startswith("before and after" if division.by == "time" else "last")
+
+
+def test_a_split_by_time_depends_on_no_order_of_several_files(tmp_path, tiny):
+    frame = as_text(timed(900))
+    request = Request(weighing=Weighing(time=True, half_life=20.0))
+    for by in ("time", "last"):
+        in_memory(frame.sort_values(["user", "item"]), tmp_path / "small", request, division=Division(by=by))
+        for seed in range(2):
+            shuffled = frame.sample(frac=1, random_state=seed)
+            paths = [tmp_path / "a.parquet", tmp_path / "b.csv"]
+            shuffled.iloc[:400].to_parquet(paths[0])
+            shuffled.iloc[400:].assign(time=shuffled.time.astype(str)).to_csv(paths[1], index=False)
+            with pytest.raises(DataError, match=r"write all parts|the same kind of times"):
+                prepare(paths, tmp_path / "mixed", request, division=Division(by=by))
+            shuffled.iloc[400:].to_parquet(paths[1].with_suffix(".parquet"))
+            prepare(
+                [paths[1].with_suffix(".parquet"), paths[0]][:: 1 - 2 * seed], tmp_path / "large", request,
+                min_items=1, division=Division(by=by), overwrite=True,
+            )  # fmt: skip
+            for path in (tmp_path / "small").glob("*.npy"):
+                assert path.read_bytes() == (tmp_path / "large" / path.name).read_bytes(), (by, seed, path.name)
+            for path in (tmp_path / "small").glob("*.parquet"):
+                assert pq.read_table(path).equals(pq.read_table(tmp_path / "large" / path.name)), (by, path.name)
+
+
+def test_too_many_events_for_a_split_by_time_say_how_much_memory_they_take(tmp_path, tiny, monkeypatch):
+    timed().to_parquet(tmp_path / "events.parquet")
+    monkeypatch.setattr(preparing.timed, "BYTES_PER_EVENT", 3 << 20)
+    request, said = Request(weighing=Weighing(time="time")), []
+
+    def run(memory):
+        return prepare(
+            [tmp_path / "events.parquet"], tmp_path / "data", request, min_items=1, division=Division(by="time"),
+            memory=memory, say=said.append,
+        )  # fmt: skip
+
+    with pytest.raises(
+        DataError, match=r"a split by time takes up to 2 GiB of memory for 600 events; .* --memory 2GiB"
+    ):
+        run(1 << 30)
+    assert not (tmp_path / "data").exists()
+    run(2 << 30)
+    assert said[0] == "going on after 1 finished stages of an interrupted run"
+
+
+def test_divisions_that_make_no_sense_are_refused():
+    for options in ({"by": "users", "at": "2001-01-01"}, {"by": "time", "last": 2}, {"by": "last", "heldout": 0.1}):
+        with pytest.raises(DataError, match="the split is by"):
+            Division(**options)
 
 
 def test_times_of_another_kind_are_refused(tmp_path):

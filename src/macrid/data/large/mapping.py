@@ -50,12 +50,12 @@ class Events:
 
     @property
     def has_times(self) -> bool:
-        """Which matter: they decide what an event weighs."""
+        """Which matter: they decide what an event weighs, or what is trained on."""
         return any("time" in part.columns for part in self.parts)
 
     @property
     def is_weighted(self) -> bool:
-        return self.has_weights or self.has_times
+        return self.has_weights or self.request.weighing.half_life is not None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -188,3 +188,9 @@ def read_bucket(folder: Path, bucket: int, columns: dict[str, Any]) -> dict[str,
         return {name: np.empty(0, kind) for name, kind in columns.items()}
     table = pa.concat_tables([pa.parquet.read_table(file, columns=[*columns], partitioning=None) for file in files])
     return {name: table.column(name).to_numpy() for name in columns}
+
+
+def read_buckets(folder: Path, buckets: int, columns: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The pairs of all users, likewise."""
+    parts = [read_bucket(folder, bucket, columns) for bucket in range(buckets)]
+    return {name: np.concatenate([part.pop(name) for part in parts]) for name in columns}

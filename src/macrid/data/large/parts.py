@@ -41,6 +41,12 @@ class Request:
     min_rating: float | None = None
     encoding: str | None = None
     weighing: Weighing = field(default_factory=Weighing)
+    timed: bool = False
+    """Whether the times of events are kept, which a split by time needs."""
+
+    @property
+    def keeps_times(self) -> bool:
+        return self.timed or self.weighing.half_life is not None
 
     def open(self, path: Path, name: str) -> Table:
         header = not is_numbered(self.user, self.item, self.rating, self.weighing)
@@ -141,7 +147,8 @@ class _Facts:
         self._kinds[role] = kind
 
     def see_ratings(self, ratings: np.ndarray) -> None:
-        self._highest = max(self._highest, float(ratings.max(initial=-np.inf)))
+        if len(ratings):
+            self._highest = max(self._highest, float(ratings.max()))
 
     def see_notes(self, notes: Sequence[str]) -> None:
         """Such as that no event is of some kind, which counts if no batch has one."""
@@ -202,7 +209,7 @@ def _rewritten(table: Table, found: Columns, request: Request, facts: _Facts) ->
             parts["weight"] = pa.array(measured.weights)
         if measured.times is not None and len(measured.times):
             facts.see_times(measured.notes[0], measured.times)
-            if request.weighing.half_life is not None:
+            if request.keeps_times:
                 parts["time"] = pa.array(measured.times)
         facts.see_notes(measured.notes[measured.times is not None :])
         facts.rows += columns.num_rows

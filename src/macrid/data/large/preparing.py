@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from shutil import rmtree
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,8 @@ import pyarrow as pa
 from macrid.data import store
 from macrid.data.databases import hidden_password
 from macrid.data.ids import Ids
-from macrid.data.interactions import Interactions, ReadReport, are_weighted
-from macrid.data.large import mapping
+from macrid.data.interactions import HELDOUT, Interactions, ReadReport, are_weighted, check_split
+from macrid.data.large import mapping, timed
 from macrid.data.large.assembling import Shelf, assemble
 from macrid.data.large.engine import Engine, ExhaustedError, QueryError
 from macrid.data.large.mapping import Events
@@ -72,11 +73,20 @@ class Query:
 
 @dataclass(frozen=True)
 class Division:
-    """How to hold out users; see `Interactions.split`."""
+    """How to divide the data; see `Interactions.split`."""
 
-    heldout: float = 0.1
+    heldout: float | None = None
     seed: int = 98765
-    stable: bool = False
+    by: Literal["users", "stable", "time", "last"] = "users"
+    at: str | None = None
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        check_split(self.heldout, self.by, self.at, self.last)
+
+    @property
+    def is_by_time(self) -> bool:
+        return self.by in ("time", "last")
 
 
 def prepare(
@@ -95,12 +105,13 @@ def prepare(
 ) -> Split:
     """Write a prepared folder, going on where an interrupted call with the same arguments stopped.
 
-    The arrays of the split are maps of its files.
+    The arrays of the split are maps of its files, unless it is divided by time: then all events are in memory.
 
     items: a table with one row per item. memory: in bytes, about what to use at most. about: kept in about.json.
     tell: progress. say: is called with remarks.
     """
     _check(request, min_items, memory)
+    request = replace(request, timed=division.is_by_time)
     remedy = "nothing was changed; free some space or choose another folder, then the same command goes on"
     with claimed(out, DataError), writing(out, DataError, remedy):
         check_free(out, overwrite, DataError, replaceable=store.FILES)
@@ -163,6 +174,8 @@ class _Job:
     def run(self, items: Any) -> tuple[Split, Interactions | None]:
         """The split, and everyone if there is more than the split; their arrays are maps of files."""
         first, events = self._events()
+        if self._division.is_by_time:
+            timed.check_memory(events.rows, self._division.by, self._memory)
         with closing(Engine(self._work.path("spill"), self._memory // 2)) as engine:
             try:
                 users = self._number_users(engine, events)
@@ -174,9 +187,11 @@ class _Job:
             except QueryError as error:
                 _check_files(events.parts)
                 raise DataError(f"DuckDB cannot read the events ({error})") from error
+        if self._division.is_by_time:
+            return self._divide(events, _report(first, events, self._request, users), users, item_count["items"], items)
         merged = self._merge(events, users["buckets"], item_count["items"])
         self._work.drop("pairs")
-        report = _report(first, events, self._request, users, merged, self._min_items)
+        report = _merged_report(_report(first, events, self._request, users), merged, self._min_items)
         self._assemble(users["buckets"], item_count["items"], events.is_weighted)
         return self._opened(report, items, events.is_weighted)
 
@@ -282,14 +297,36 @@ class _Job:
             kept = np.flatnonzero(shelf.counts)
             np.save(folder / "kept.npy", kept)
             ids = mapping.read_ids(self._work.path("users"), kept)
-            division = asdict(self._division)
-            for event in assemble(folder, shelf, ids, items, **division, ordered=self._is_ordered, weighted=weighted):
+            division = self._division
+            heldout = HELDOUT if division.heldout is None else division.heldout
+            for event in assemble(
+                folder, shelf, ids, items, heldout, division.seed, division.by == "stable", self._is_ordered, weighted
+            ):
                 self._tell(*event)
             return {}
 
         self._work.run("arrays", make)
         for bucket in range(buckets):
             self._work.drop(f"merged-{bucket:05d}")
+
+    def _divide(
+        self, events: Events, report: ReadReport, users: dict[str, Any], items: int, table: Any
+    ) -> tuple[Split, Interactions | None]:
+        """The split by time, whose arrays it writes, and everyone if there is more."""
+        self._tell("dividing by time", 0, None)
+        pairs = mapping.read_buckets(self._work.path("pairs"), users["buckets"], events.columns)
+        user_ids = mapping.read_ids(self._work.path("users"), np.arange(users["users"]))
+        item_ids = mapping.read_ids(self._work.path("items"), np.arange(items))
+        data = timed.interactions(
+            pairs, user_ids, item_ids, report, min_items=self._min_items, table=table, encoding=self._request.encoding
+        )
+        division, folder = self._division, self._work.path("arrays")
+        split = data.split(division.heldout, division.seed, by=division.by, at=division.at, last=division.last)
+        self._tell("writing interactions", 0, None)
+        if folder.exists():
+            rmtree(folder)
+        (folder / "data").mkdir(parents=True)
+        return split, store.write_arrays(folder / "data", split)
 
     def _opened(self, report: ReadReport, items: Any, weighted: bool) -> tuple[Split, Interactions | None]:
         """The split, read from the arrays; what a prepared folder does not keep is deleted."""
@@ -377,15 +414,9 @@ def _check_some_left(facts: dict[str, Any], engine: Engine, events: Events, name
         raise DataError(f"{name}: all {facts['rated']:,} events weigh 0; give some of them a weight")
 
 
-def _report(
-    first: tuple[Table, Columns], events: Events, request: Request, users: dict[str, Any], merged: dict[str, Any],
-    min_items: int,
-) -> ReadReport:  # fmt: skip
+def _report(first: tuple[Table, Columns], events: Events, request: Request, users: dict[str, Any]) -> ReadReport:
+    """What was read, before it is merged."""
     table, found = first
-    if not merged["users"]:
-        raise DataError(
-            f"{table.name}: no user has {min_items} items; the longest history has {merged['longest']}, lower min_items"
-        )
     times = note_on_times(events.parts)
     notes = dict.fromkeys(note for part in events.parts for note in part.facts.get("notes", ()))
     notes = dict.fromkeys([*([table.note] if table.note else []), *([times] if times else []), *notes])
@@ -395,12 +426,23 @@ def _report(
         report = replace(report, notes=(*report.notes, note_on_ignored(found.ignored)))
     if not events.ordered:
         report = replace(report, source=f"{len(events.parts):,} files")
-    weight = merged["weight"]
     return replace(
         report,
         min_rating=request.min_rating,
         below_min_rating=users["rows"] - users["rated"],
         zero_weights=users["rated"] - users["kept"],
+    )
+
+
+def _merged_report(report: ReadReport, merged: dict[str, Any], min_items: int) -> ReadReport:
+    if not merged["users"]:
+        raise DataError(
+            f"{report.source}: no user has {min_items} items; the longest history has {merged['longest']},"
+            " lower min_items"
+        )
+    weight = merged["weight"]
+    return replace(
+        report,
         duplicates=merged["duplicates"],
         dropped_users=merged["dropped_users"],
         dropped_rows=merged["dropped_rows"],
