@@ -126,10 +126,12 @@ def test_a_folder_or_a_pattern_of_files_is_read_as_one_table(invoke, batch_run, 
         assert lists(output).equals(expected)
 
 
-def test_ratings_count_in_parts_as_they_do_at_once(invoke, batch_run, events, tmp_path):
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ratings_count_in_parts_as_they_do_at_once(invoke, batch_run, events, tmp_path, suffix):
     rated = events.with_columns(rating=pl.Series(np.random.default_rng(1).integers(1, 6, len(events))))
-    rated.write_csv(tmp_path / "rated.csv")
-    usual = ("recommend", batch_run, "--input", tmp_path / "rated.csv", "-n", 3, "--min-rating", 5, "--rating-col")
+    source = tmp_path / f"rated.{suffix}"
+    getattr(rated, f"write_{suffix}")(source)
+    usual = ("recommend", batch_run, "--input", source, "-n", 3, "--min-rating", 5, "--rating-col")
     assert invoke(*usual, "rating", "--output", tmp_path / "all.parquet")[0] == 0
     code, _, err = invoke(*usual, "rating", "--output", tmp_path / "recs", "--parts", 40)
     assert code == 0, err

@@ -288,8 +288,9 @@ def _print_prepared(split: Split, out: Path, json: bool) -> None:
     )
     more = 0 if split.everyone is None else len(split.everyone.items) - len(split.items)
     if more:
+        where = "held-out users have" if are_strangers else "validation and test have"
         console.print(
-            f"only held-out users have another {more:,} items ({more / (more + len(split.items)):.0%}): a model learns"
+            f"only {where} another {more:,} items ({more / (more + len(split.items)):.0%}): a model learns"
             " them if it is trained with --final"
         )
     options = " --final" * bool(more) if counts["heldout"] else " --epochs N"

@@ -131,7 +131,8 @@ class Divider:
             counts = batch.ratings[order] >= min_rating
             columns["counts"] = pa.array(counts)
             self._found.below_min_rating += int((~counts).sum())
-            self._highest = max(self._highest, float(batch.ratings.max(initial=-np.inf)))
+            if len(batch.ratings):
+                self._highest = max(self._highest, float(batch.ratings.max()))
         events = pa.table(columns)
         bounds = np.searchsorted(part[order], np.arange(self._found.parts + 1))
         for number in np.flatnonzero(np.diff(bounds)):
