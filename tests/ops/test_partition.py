@@ -194,7 +194,7 @@ def test_users_of_weight_zero_have_no_gradient(way):
 
 
 def kernel_likelihood(z, h, log_c, temperature, rows, *, precision="fp32", bound=None):
-    from macrid.ops.sparse_triton import Likelihood
+    from macrid.ops.likelihood_triton import Likelihood
 
     return Likelihood.apply(z, h, log_c, rows, temperature, precision, bounded(bound))
 

@@ -80,7 +80,7 @@ def log_likelihood(
     precision: "bf16" on a CPU takes all three products in bf16: that of the logits, and two of the gradients.
     """
     if kernels.serve(items):
-        from macrid.ops.sparse_triton import Likelihood
+        from macrid.ops.likelihood_triton import Likelihood
 
         return Likelihood.apply(components, items, log_assignment, histories, temperature, precision, bounded(bound))
     height = _users_of_a_block(components, items, scratch, precision)

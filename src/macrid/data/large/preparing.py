@@ -33,13 +33,13 @@ from macrid.data.large.parts import (
     Request,
     check_alike,
     kind_of_ids,
-    note_on_times,
     plain_part,
     rewritten,
     rewritten_part,
 )
+from macrid.data.large.reporting import check_some_left, merged_report, report_on
 from macrid.data.large.work import Work, fingerprint
-from macrid.data.reading import Columns, guessed_columns, join_items, note_on_ignored, report_of
+from macrid.data.reading import Columns, join_items
 from macrid.data.split import HeldOut, Split
 from macrid.data.sql import QueryTable
 from macrid.data.tables import ParquetTable, Table
@@ -188,10 +188,12 @@ class _Job:
                 _check_files(events.parts)
                 raise DataError(f"DuckDB cannot read the events ({error})") from error
         if self._division.is_by_time:
-            return self._divide(events, _report(first, events, self._request, users), users, item_count["items"], items)
+            return self._divide(
+                events, report_on(first, events, self._request, users), users, item_count["items"], items
+            )
         merged = self._merge(events, users["buckets"], item_count["items"])
         self._work.drop("pairs")
-        report = _merged_report(_report(first, events, self._request, users), merged, self._min_items)
+        report = merged_report(report_on(first, events, self._request, users), merged, self._min_items)
         self._assemble(users["buckets"], item_count["items"], events.is_weighted)
         return self._opened(report, items, events.is_weighted)
 
@@ -242,7 +244,7 @@ class _Job:
             if events.is_rated:
                 mapping.check_ratings(engine, events)
             facts = mapping.number_users(engine, events, folder, buckets, tell)
-            _check_some_left(facts, engine, events, self._name_of_all(events))
+            check_some_left(facts, engine, events, self._name_of_all(events))
             return {**facts, "buckets": buckets}
 
         return self._number("users", make)
@@ -401,53 +403,6 @@ class _Remembered(Table):
 
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
         raise NotImplementedError
-
-
-def _check_some_left(facts: dict[str, Any], engine: Engine, events: Events, name: str) -> None:
-    if not facts["rated"]:
-        highest = mapping.highest_rating(engine, events)
-        raise DataError(
-            f"{name}: all {facts['rows']:,} ratings are below min_rating {events.request.min_rating:g};"
-            f" the highest is {highest:g}; lower the threshold"
-        )
-    if not facts["kept"]:
-        raise DataError(f"{name}: all {facts['rated']:,} events weigh 0; give some of them a weight")
-
-
-def _report(first: tuple[Table, Columns], events: Events, request: Request, users: dict[str, Any]) -> ReadReport:
-    """What was read, before it is merged."""
-    table, found = first
-    times = note_on_times(events.parts)
-    notes = dict.fromkeys(note for part in events.parts for note in part.facts.get("notes", ()))
-    notes = dict.fromkeys([*([table.note] if table.note else []), *([times] if times else []), *notes])
-    guessed = guessed_columns(found.roles, request.user, request.item, request.rating, request.weighing)
-    report = report_of(table, users["rows"], found.roles, guessed, request.weighing, tuple(notes))
-    if found.ignored is not None:
-        report = replace(report, notes=(*report.notes, note_on_ignored(found.ignored)))
-    if not events.ordered:
-        report = replace(report, source=f"{len(events.parts):,} files")
-    return replace(
-        report,
-        min_rating=request.min_rating,
-        below_min_rating=users["rows"] - users["rated"],
-        zero_weights=users["rated"] - users["kept"],
-    )
-
-
-def _merged_report(report: ReadReport, merged: dict[str, Any], min_items: int) -> ReadReport:
-    if not merged["users"]:
-        raise DataError(
-            f"{report.source}: no user has {min_items} items; the longest history has {merged['longest']},"
-            " lower min_items"
-        )
-    weight = merged["weight"]
-    return replace(
-        report,
-        duplicates=merged["duplicates"],
-        dropped_users=merged["dropped_users"],
-        dropped_rows=merged["dropped_rows"],
-        mean_weight=None if weight is None else weight / merged["interactions"],
-    )
 
 
 def _check_files(parts: Sequence[Part]) -> None:
