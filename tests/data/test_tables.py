@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from macrid.data.columns import encode_ids, numbers
+from macrid.data.interactions import Interactions
 from macrid.data.tables import ITEM_NAMES, RATING_NAMES, USER_NAMES, open_table, read_items
 from macrid.errors import DataError
 
@@ -123,6 +124,8 @@ def test_a_folder_and_a_path_through_a_file_are_errors(tmp_path):
     for path in (tmp_path, tmp_path / "file" / "events.csv"):
         with pytest.raises(DataError, match=f"{path}: "):
             open_table(path)
+    with pytest.raises(DataError, match="is a folder; give one file or, in Python, a frame with the rows of all files"):
+        Interactions.read(tmp_path)
 
 
 NOT_TEXT = ["user,item\n1\n".encode("utf-16-le"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +94,11 @@ def read_events(
         if not weighing.is_empty:
             raise DataError("a matrix has no columns of times or weights; pass a frame of events")
         return _from_csr(source, rated)
+    if isinstance(source, str | PathLike) and Path(source).is_dir():
+        raise DataError(
+            f"{source}: is a folder; give one file or, in Python, a frame with the rows of all files"
+            " (`macrid data prepare` reads folders, and `macrid recommend` where --output is one)"
+        )
     table = open_table(source, header=not is_numbered(user, item, rating, weighing), encoding=encoding)
     roles, ignored, has_ratings = find_columns(table, user, item, rating, rated, ratings_required, weighing)
     user_column, item_column, rating_column = (roles.get(role) for role in ("user", "item", "rating"))
