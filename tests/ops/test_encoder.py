@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from macrid.models.macridvae import LocalTables, MacridNetwork, Noise
+from macrid.ops import kernels
 from macrid.ops.encoder import _Affine
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.sparse import Dropout
@@ -188,3 +189,34 @@ def test_a_layers_gradients_by_products_equal_those_of_torch(shape):
     ]
     for ours, by_torch in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, by_torch)
+
+
+def test_what_runs_beside_other_kernels_is_joined_before_autograd_can_read_it(monkeypatch):
+    """A gradient that is added to another one, or memory that is used again, before it is done is wrong on a GPU."""
+    done, beside, join = [], kernels.beside, kernels.join
+    monkeypatch.setattr(kernels, "beside", lambda tensor: done.append("beside") or beside(tensor))
+    monkeypatch.setattr(kernels, "join", lambda tensor: done.append("join") or join(tensor))
+    network = small(hidden_layers=1)
+    loss = network.loss(somewhere(ROWS), noise_of(network), 0.7).total
+    assert done[0] == "beside"
+    assert done[-1] == "join"
+    for function in functions_before(loss.grad_fn):
+        function.register_hook(lambda *_: done.append("read"))
+    before = len(done)
+    loss.backward()
+    launched = [event for event in done[before:] if event != "read"]
+    assert launched == ["beside", "join"] * (len(launched) // 2)
+    assert len(launched) == 4  # two layers
+    assert "beside read" not in " ".join(done)
+    assert done.count("read") > 10
+
+
+def functions_before(function):
+    """The functions of a graph, each once."""
+    found, waiting = {}, [function]
+    while waiting:
+        function = waiting.pop()
+        if function is not None and function not in found:
+            found[function] = True
+            waiting += [earlier for earlier, _ in function.next_functions]
+    return found
