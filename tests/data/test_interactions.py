@@ -163,7 +163,7 @@ def test_columns_are_guessed_and_the_report_says_so(tmp_path):
     data = Interactions.read(delimited(tmp_path / "e.csv", ","), min_rating=4, min_items=2)
     assert data.report.guessed == ("user = 'user_id'", "item = 'item_id'", "rating = 'rating'")
     counts = re.findall(r"\d+ \w+", str(data.report))
-    assert counts == ["8 rows", "2 rows", "1 duplicates", "1 users", "1 rows"]
+    assert counts == ["8 rows", "2 rows", "1 duplicate", "1 user", "1 row"]
 
 
 def test_columns_can_be_named_or_numbered(tmp_path):

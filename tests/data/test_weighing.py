@@ -52,8 +52,8 @@ def test_the_report_says_which_columns_what_was_dropped_and_the_mean_weight():
     assert report.mean_weight == pytest.approx((10 * 2**-0.5 + 2**-1 * 1 + 3) / 3)
     text = str(report)
     assert "event = 'event', " not in text.split("guessed")[0]
-    assert "dropped 1 rows of weight 0" in text
-    assert "merged 1 repeated events" in text
+    assert "dropped 1 row of weight 0" in text
+    assert "merged 1 repeated event" in text
     assert "mean weight 3.52, half-life 2 days" in text
     assert "times are epoch seconds, 2001-09-09 to 2001-09-18" in text
 
@@ -132,7 +132,7 @@ def test_weights_and_times_match_a_slow_transcription(events, min_items, half_li
         (FRAME.assign(w=list("12x45")), {"weight": "w"}, "row 3 is 'x', which is not a number"),
         (FRAME.assign(w=0), {"weight": "w"}, "all 5 events weigh 0"),
         (FRAME, {"weight": "nothing"}, "no column 'nothing' for the weight; columns are 'user'"),
-        (FRAME, {"weights": {"view": 1}}, r"for 'purchase' \(1 rows\), 'cart' \(1 rows\), 'remove' .*, or 0 to drop"),
+        (FRAME, {"weights": {"view": 1}}, r"for 'purchase' \(1 row\), 'cart' \(1 row\), 'remove' .*, or 0 to drop"),
         (FRAME, {"weights": {"view": -1}}, "the weight of 'view' is -1; give a finite number, 0 or more"),
         (FRAME, {"weights": {"view": float("nan")}}, "the weight of 'view' is nan"),
         (FRAME, {"weights": {"view": "1"}}, "the weight of 'view' is '1'"),

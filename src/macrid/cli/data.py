@@ -300,7 +300,7 @@ def _print_prepared(split: Split, out: Path, json: bool) -> None:
 def _heldout(validation: int, test: int) -> str:
     if test:
         as_many = "as many" if test == validation else f"{test:,}"
-        return f"{validation:,} users held out for validation and {as_many} for test"
+        return f"{validation:,} user{'s' * (validation != 1)} held out for validation and {as_many} for test"
     return "nobody held out, so a training needs a number of epochs and has no scores"
 
 

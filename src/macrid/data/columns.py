@@ -39,9 +39,10 @@ def encode_ids(
     if encoded.null_count or pc.any(nameless).as_py():
         missing = np.flatnonzero(nameless.take(encoded.indices).fill_null(True).to_numpy(zero_copy_only=False))
         if missing.size:
+            such = f"{len(missing):,} such row{'s' * (len(missing) > 1)}"
+            header = "" if typed else ", not counting the header"
             raise DataError(
-                f"{where}: {place(int(missing[0]))} has no id ({len(missing):,} such rows, not counting the header);"
-                " drop these rows or fill in the ids"
+                f"{where}: {place(int(missing[0]))} has no id ({such}{header}); drop these rows or fill in the ids"
             )
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     if not typed and pa.types.is_string(values.type) and len(values):

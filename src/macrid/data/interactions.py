@@ -64,22 +64,26 @@ class ReadReport:
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def __str__(self) -> str:
-        lines = [f"{self.source}: {self.rows:,} rows"]
+        lines = [f"{self.source}: {_counted(self.rows, 'row')}"]
         if self.guessed:
             lines.append("guessed " + ", ".join(self.guessed))
         if self.below_min_rating:
-            lines.append(f"dropped {self.below_min_rating:,} rows below the rating threshold")
+            lines.append(f"dropped {_counted(self.below_min_rating, 'row')} below the rating threshold")
         if self.zero_weights:
-            lines.append(f"dropped {self.zero_weights:,} rows of weight 0")
+            lines.append(f"dropped {_counted(self.zero_weights, 'row')} of weight 0")
         if self.duplicates and (self.time_column or self.mean_weight is not None):
-            lines.append(f"merged {self.duplicates:,} repeated events (the highest weight and the earliest time count)")
+            lines.append(
+                f"merged {_counted(self.duplicates, 'repeated event')} (the highest weight and the earliest time count)"
+            )
         elif self.duplicates:
-            lines.append(f"dropped {self.duplicates:,} duplicates")
+            lines.append(f"dropped {_counted(self.duplicates, 'duplicate')}")
         if self.dropped_users:
-            rows = f", {self.dropped_rows:,} rows" if self.dropped_rows else ""
-            lines.append(f"dropped {self.dropped_users:,} users with too few items{rows}")
+            rows = f", {_counted(self.dropped_rows, 'row')}" if self.dropped_rows else ""
+            lines.append(f"dropped {_counted(self.dropped_users, 'user')} with too few items{rows}")
         if self.mean_weight is not None:
-            recency = "" if self.half_life is None else f", half-life {self.half_life:g} days"
+            recency = (
+                "" if self.half_life is None else f", half-life {self.half_life:g} day{'s' * (self.half_life != 1)}"
+            )
             lines.append(f"mean weight {self.mean_weight:.3g}{recency}")
         return "; ".join([*lines, *self.notes])
 
@@ -250,6 +254,10 @@ class Interactions:
             return split_last(self, 1 if last is None else last)
         share = HELDOUT if heldout is None else heldout
         return split_time(self, at, share) if by == "time" else split_users(self, share, seed, stable=by == "stable")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def check_split(heldout: int | float | None, by: str, at: Any, last: int | None) -> None:

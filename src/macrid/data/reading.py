@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from glob import has_magic
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,10 +95,11 @@ def read_events(
         if not weighing.is_empty:
             raise DataError("a matrix has no columns of times or weights; pass a frame of events")
         return _from_csr(source, rated)
-    if isinstance(source, str | PathLike) and Path(source).is_dir():
+    if isinstance(source, str | PathLike) and _is_several(Path(source)):
+        what = "folder" if Path(source).is_dir() else "pattern"
         raise DataError(
-            f"{source}: is a folder; give one file or, in Python, a frame with the rows of all files"
-            " (`macrid data prepare` reads folders, and `macrid recommend` where --output is one)"
+            f"{source}: is a {what}; give one file or, in Python, a frame with the rows of all files"
+            f" (`macrid data prepare` reads {what}s, and `macrid recommend` where --output is one)"
         )
     table = open_table(source, header=not is_numbered(user, item, rating, weighing), encoding=encoding)
     roles, ignored, has_ratings = find_columns(table, user, item, rating, rated, ratings_required, weighing)
@@ -116,6 +118,10 @@ def read_events(
     notes = (*((table.note,) if table.note else ()), *measured.notes)
     report = report_of(table, len(rows), roles, guessed, weighing, notes)
     return Events(rows, cols, users, items, report, ratings, has_ratings, measured, ignored)
+
+
+def _is_several(path: Path) -> bool:
+    return path.is_dir() or (has_magic(str(path)) and not path.exists())
 
 
 class Columns(NamedTuple):

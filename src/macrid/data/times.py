@@ -43,15 +43,18 @@ def read_times(column: pa.ChunkedArray, where: str, place: Place = row_text) -> 
     elif pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     _check_present(column, where, place)
+    zoned = False
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         times, kind = _from_arrow(column, where), "dates" if pa.types.is_date(column.type) else "timestamps"
+        zoned = getattr(column.type, "tz", None) is not None
     elif is_text(column.type) and not pc.all(pc.match_substring_regex(column, NUMBER)).as_py():
-        times, kind = _from_text(column, where, place), "dates and times in text"
+        (times, zoned), kind = _from_text(column, where, place), "dates and times in text"
     elif is_text(column.type) or _is_number(column.type):
         times, kind = _from_numbers(_whole_if_possible(column), where, place)
     else:
         raise DataError(f"{where}: times have type {column.type}; use timestamps, dates, ISO text or epoch seconds")
     _check_range(times, where, place)
+    kind += " with a zone" * zoned
     return times, f"times are {kind}, {span_text(int(times.min()), int(times.max()))}"
 
 
@@ -165,7 +168,8 @@ def _calendar_dates(values: np.ndarray) -> np.ndarray | None:
     return np.array([parse_moment(day) for day in dates], dtype=np.int64)[places]
 
 
-def _from_text(column: pa.ChunkedArray, where: str, place: Place) -> np.ndarray:
+def _from_text(column: pa.ChunkedArray, where: str, place: Place) -> tuple[np.ndarray, bool]:
+    """Microseconds, and whether the times have zones."""
     column = pc.replace_substring_regex(column, r"\s*(UTC|GMT)$", "Z")
     zoned = pc.match_substring_regex(column, ZONE).to_numpy()
     if zoned.any() and not zoned.all():
@@ -175,10 +179,11 @@ def _from_text(column: pa.ChunkedArray, where: str, place: Place) -> np.ndarray:
             f"{where}: mixes times with and without a zone: {place(first[0])} is {shown(column[first[0]].as_py())},"
             f" {place(first[1])} is {shown(column[first[1]].as_py())}; give all of them one, or none for UTC"
         )
+    is_zoned = bool(zoned.any())
     try:
-        return column.cast(pa.timestamp("us", "UTC" if zoned.any() else None)).cast(pa.int64()).to_numpy()
+        return column.cast(pa.timestamp("us", "UTC" if is_zoned else None)).cast(pa.int64()).to_numpy(), is_zoned
     except pa.ArrowException:
-        return _parsed_one_by_one(column, where, place)
+        return _parsed_one_by_one(column, where, place), is_zoned
 
 
 def _parsed_one_by_one(column: pa.ChunkedArray, where: str, place: Place) -> np.ndarray:

@@ -109,8 +109,8 @@ def _weights(table: Table, columns: pa.Table, name: str) -> np.ndarray:
     where = f"{table.name}, column '{name}'"
     if (negative := np.flatnonzero(weights < 0)).size:
         raise DataError(
-            f"{where}: {table.place(int(negative[0]))} is {weights[negative[0]]:g} ({len(negative):,} such rows);"
-            " a weight is 0 or more, where 0 drops the event"
+            f"{where}: {table.place(int(negative[0]))} is {weights[negative[0]]:g} ({len(negative):,} such"
+            f" row{'s' * (len(negative) > 1)}); a weight is 0 or more, where 0 drops the event"
         )
     if (large := np.flatnonzero(weights > np.finfo(np.float32).max)).size:
         raise DataError(f"{where}: {table.place(int(large[0]))} is {weights[large[0]]:g}, which is too large a weight")
@@ -136,7 +136,9 @@ def _weights_of_kinds(
     known = {str(kind): float(weight) for kind, weight in weights.items()}
     counts = np.bincount(codes, minlength=len(names))
     if unknown := {kind: int(counts[code]) for code, kind in enumerate(names) if kind not in known}:
-        listed = ", ".join(f"{shown(kind)} ({count:,} rows)" for kind, count in list(unknown.items())[:LISTED])
+        listed = ", ".join(
+            f"{shown(kind)} ({count:,} row{'s' * (count > 1)})" for kind, count in list(unknown.items())[:LISTED]
+        )
         more = f" and {len(unknown) - LISTED:,} more kinds" if len(unknown) > LISTED else ""
         raise DataError(f"{where}: no weight for {listed}{more}; give each one, or 0 to drop its events")
     return np.array([known[kind] for kind in names])[codes], [kind for kind in known if kind not in names]

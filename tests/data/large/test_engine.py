@@ -180,3 +180,39 @@ def test_an_interrupt_ends_a_long_query_at_once(tmp_path):
         engine.run("SELECT count(*) FROM range(10000000) a, range(10000) b WHERE a.range = b.range * 7 % 3", stop)
     assert time.monotonic() - begun < 5
     engine.close()
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from pathlib import Path
+from macrid.data.large.engine import Engine
+
+running = False
+
+def interrupt(*_):
+    if running:
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
+engine = Engine(Path(sys.argv[1]), 100 << 20, threads=1)
+for delay in (0.02, 0.05, 0.1, 0.15, 0.25):
+    for more in (0, 0.01):
+        threading.Timer(delay + more, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        running = True
+        try:
+            engine.run("SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3")
+        finally:
+            running = False
+    except KeyboardInterrupt:
+        pass
+    assert engine.rows("SELECT 1") == [(1,)]  # nothing runs any more
+engine.close()
+print("closed")
+"""
+
+
+def test_after_a_real_interrupt_or_two_nothing_runs_any_more(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "spill")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr

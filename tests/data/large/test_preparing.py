@@ -227,6 +227,14 @@ def test_times_of_another_kind_are_refused(tmp_path):
     frame = events().assign(time=1_700_000_000)
     frame.iloc[:300].to_parquet(tmp_path / "a.parquet")
     frame.iloc[300:].assign(time=1_700_000_000_000).to_parquet(tmp_path / "b.parquet")
+    naive = pd.to_datetime(frame.time, unit="s")
+    for name, times in (("c", naive), ("d", naive.dt.tz_localize("UTC"))):
+        frame.assign(time=times).to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"d.parquet: times are timestamps with a zone, but times are timestamps in"):
+        prepare(
+            [tmp_path / "c.parquet", tmp_path / "d.parquet"], tmp_path / "data",
+            Request(weighing=Weighing(half_life=3.0)),
+        )  # fmt: skip
     message = "b.parquet: times are epoch milliseconds, but times are epoch seconds in .*a.parquet"
     with pytest.raises(DataError, match=message):
         prepare([tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "data",

@@ -141,7 +141,7 @@ def test_a_row_without_an_id_is_named(folder, missing):
     frame = pd.read_parquet(part)
     frame.loc[frame.index[4], "item"] = missing
     frame.to_parquet(part)
-    refuse(folder, r"part-1.parquet, column 'item': row 5 has no id \(1 such rows in all\)")
+    refuse(folder, r"part-1.parquet, column 'item': row 5 has no id \(1 such row in all\)")
 
 
 def test_a_rating_that_is_no_number_is_named(folder):
@@ -151,6 +151,12 @@ def test_a_rating_that_is_no_number_is_named(folder):
     frame.to_parquet(part)
     refuse(folder, "part-1.parquet, column 'rating': row 5 is empty or NaN; a finite number", Request(min_rating=2))
     refuse(folder, "column 'rating': row 5 is empty", Request(min_rating=2, rating="rating"))
+
+
+def test_the_highest_rating_is_found_beside_a_part_without_rows(folder):
+    with_rows = pq.read_table(folder / "part-0.parquet")
+    pq.write_table(with_rows.slice(0, 0), folder / "part-9.parquet")
+    refuse(folder, "the highest is 5; lower the threshold", Request(min_rating=9))
 
 
 def test_thresholds_that_leave_nothing_say_so(folder):

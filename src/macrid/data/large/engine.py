@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,26 +56,35 @@ class Engine:
     def _run(self, action: Callable[[], Any], tell: Callable[[float], None] | None) -> None:
         """In a thread of its own, so that an interrupt ends it at once."""
         failures: list[BaseException] = []
+        ended = threading.Event()  # after an interrupt, Python 3.11 may take a thread for ended that is not
 
         def work() -> None:
             try:
                 action()
             except BaseException as error:  # raised again by the caller's thread
                 failures.append(error)
+            finally:
+                ended.set()
 
-        thread = threading.Thread(target=work, name="duckdb", daemon=True)
-        thread.start()
+        threading.Thread(target=work, name="duckdb", daemon=True).start()
         try:
-            while thread.is_alive():
-                thread.join(SECONDS_BETWEEN)
+            has_ended = False
+            while not has_ended:
+                has_ended = ended.wait(SECONDS_BETWEEN)
                 if tell is not None:
                     tell(max(0.0, self._connection.query_progress()) / 100)
         except BaseException:
-            self._connection.interrupt()
-            thread.join()
+            self._stop(ended)
             raise
         if failures:
             raise self._explained(failures[0]) from failures[0]
+
+    def _stop(self, ended: threading.Event) -> None:
+        """End the query, however impatient the user is: a connection in use cannot be closed."""
+        while not ended.is_set():
+            with suppress(KeyboardInterrupt):
+                self._connection.interrupt()  # has no effect on a query that has not begun
+                ended.wait(SECONDS_BETWEEN)
 
     def _explained(self, error: BaseException) -> BaseException:
         if not isinstance(error, self._errors.Error):

@@ -119,8 +119,8 @@ def _check_ids(engine: Engine, events: Events, role: str, folder: Path) -> None:
         first = engine.rows(f"SELECT min(file_row_number) FROM {scan([part], True)} WHERE {where}")[0][0]
         if first is not None:
             raise DataError(
-                f"{part.name}, column '{part.columns[role]}': {row_text(int(first))} has no id ({int(rows):,} such rows"
-                " in all); drop these rows or fill in the ids"
+                f"{part.name}, column '{part.columns[role]}': {row_text(int(first))} has no id ({int(rows):,} such"
+                f" row{'s' * (int(rows) > 1)} in all); drop these rows or fill in the ids"
             )
 
 
@@ -147,7 +147,7 @@ def highest_rating(engine: Engine, events: Events) -> float:
     for part in events.parts:
         if "rating" in part.columns:
             query = f"SELECT max({quoted(part.columns['rating'])}) FROM {scan([part], False)}"
-            highest.append(float(engine.rows(query)[0][0]))
+            highest += [float(row[0]) for row in engine.rows(query) if row[0] is not None]  # None of no rows
     return max(highest)
 
 

@@ -158,7 +158,8 @@ class _Facts:
         """Times of all batches must be of a kind, such as milliseconds."""
         kind, first, last = note.partition(", ")[0], int(times.min()), int(times.max())
         if self._times is not None and self._times[0] != kind:
-            raise DataError(f"{self._table.name}: {self._times[0]}, but {kind} after {self.rows:,} rows; use one kind")
+            other = kind.removeprefix("times are ")
+            raise DataError(f"{self._table.name}: {self._times[0]}, but {other} after {self.rows:,} rows; use one kind")
         before = self._times or [kind, first, last]
         self._times = [kind, min(before[1], first), max(before[2], last)]
 
