@@ -83,8 +83,8 @@ def _guides(panel: Any) -> None:
 
 
 def _short(size: float) -> str:
-    """2000000 → 2M"""
+    """2000000 → 2M, 1024 → 1,024"""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
-        if size >= unit:
+        if size >= unit and size % (unit / 10) == 0:
             return f"{size / unit:g}{letter}"
-    return f"{size:.0f}"
+    return f"{size:,.0f}"

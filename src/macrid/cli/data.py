@@ -289,9 +289,10 @@ def _print_prepared(split: Split, out: Path, json: bool) -> None:
     more = 0 if split.everyone is None else len(split.everyone.items) - len(split.items)
     if more:
         where = "held-out users have" if are_strangers else "validation and test have"
+        another, them = ("another item", "it") if more == 1 else (f"another {more:,} items", "them")
         console.print(
-            f"only {where} another {more:,} items ({more / (more + len(split.items)):.0%}): a model learns"
-            " them if it is trained with --final"
+            f"only {where} {another} ({more / (more + len(split.items)):.0%}): a model learns {them} if it is trained"
+            " with --final"
         )
     options = " --final" * bool(more) if counts["heldout"] else " --epochs N"
     console.print(f"next: macrid train {quote(str(out))} --out RUN{options}", soft_wrap=True)
