@@ -24,6 +24,7 @@ from macrid.files import lock
 from macrid.serving import training
 from macrid.serving.app import create_app
 from macrid.serving.guard import may_train
+from macrid.serving.problems import RefusedError
 from macrid.serving.schemas.about import RunsBeside
 from macrid.serving.schemas.training import Training
 from macrid.serving.trainer import Job
@@ -395,6 +396,25 @@ def test_an_upload_whose_request_ends_while_it_begins_leaves_nothing_behind(own_
         assert beside() == ["run"]
     finally:
         service.close()
+
+
+def test_an_upload_given_up_before_its_file_is_open_is_not_taken_for_a_full_disk(own_run, monkeypatch, beside):
+    service = training.Training(ServingSettings(), lambda: own_run.parent)
+    begin = service._begin_upload
+
+    def given_up_at_once(*file):
+        place = begin(*file)
+        service.discard()
+        return place
+
+    async def nothing():
+        yield b""
+
+    monkeypatch.setattr(service, "_begin_upload", given_up_at_once)
+    with pytest.raises(RefusedError, match="given up meanwhile") as refused:
+        asyncio.run(service.receive("events", "e.csv", 100, nothing()))
+    assert refused.value.status == 409
+    assert beside() == ["run"]
 
 
 def test_a_slow_upload_may_take_longer_than_other_requests(own_run):

@@ -109,10 +109,11 @@ class Training:
             with writing(path.name, RunError, "free some space"):
                 await _write(path, pieces)
         except BaseException as error:
-            await asyncio.to_thread(self._give_up, what, turn)
-            if isinstance(error, RunError):
+            was_current = await asyncio.to_thread(self._give_up, what, turn)
+            if not isinstance(error, RunError):
+                raise
+            if was_current:
                 raise RefusedError(507, str(error)) from error
-            raise
         with self._lock:
             if self._turn != turn:
                 raise RefusedError(409, "the upload was given up meanwhile")
@@ -204,16 +205,18 @@ class Training:
         if not begun.cancelled() and begun.exception() is None:
             begun.get_loop().run_in_executor(None, self._give_up, what, begun.result()[1])
 
-    def _give_up(self, what: File, turn: int) -> None:
-        """After an upload that failed."""
+    def _give_up(self, what: File, turn: int) -> bool:
+        """After an upload that failed: whether it had not been given up before."""
         with self._lock:
-            if self._turn == turn:
-                if what == "events":
-                    self._clear()
-                else:
-                    assert self._folder is not None
-                    shutil.rmtree(self._folder / what, ignore_errors=True)
-                    self._examine()
+            if self._turn != turn:
+                return False
+            if what == "events":
+                self._clear()
+            else:
+                assert self._folder is not None
+                shutil.rmtree(self._folder / what, ignore_errors=True)
+                self._examine()
+            return True
 
     # The other process; all of this with the lock held
 
