@@ -260,7 +260,7 @@ def lines(kind: str, result: dict[str, Any]) -> Iterator[str]:
         )
     row = result["ways"]["exact"]
     yield (
-        f"  proved by cells alone {row['proved_at_once']:.0%}, everything scored {row['scored_everything']:.0%},"
+        f"  proved at once {row['proved_at_once']:.0%}, everything scored {row['scored_everything']:.0%},"
         f" {row['candidates']:,.0f} candidates, {row['compared']:.2%} of items compared, log Z off by"
         f" {row['log_z_error']:.3f}"
     )

@@ -15,7 +15,7 @@ def test_an_index_is_built_shown_and_removed(invoke, run):
     code, out, err = invoke("index", run)
     assert code == 0, err
     assert "exact index of 160 items" in out
-    assert "proved by cells alone" in out
+    assert "proved at once" in out
     assert (run / "index.safetensors").exists()
     code, out, _ = invoke("doctor", run)
     assert code == 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macrid.ops import cells, search
-from macrid.ops.cells import Cells, arrange, group
+from macrid.ops.cells import arrange, group
 from macrid.ops.search import Question
 from macrid.ops.topk import Decoder, top
 
@@ -110,6 +110,8 @@ def test_a_best_item_that_the_sample_for_log_z_misses_is_listed(monkeypatch):
     decoder = catalogue("random", 200, 1, 5, 0, hard=False, temperature=0.02)
     question = question_of(decoder, 1, 0, touched=1.0)
     decoder.items[117] = 50 * question.components[0, 0]  # e^2500 times as likely as any other
+    others = truth_of(decoder, Question(*question[:2]))[:, torch.arange(200) != 117].logsumexp(dim=1)
+    monkeypatch.setattr(search, "log_z", lambda *_: others.float())
     found = search.search(decoder, arrange(decoder, group(decoder.items, 1)), question, 3)
     assert found.positions[0, 0] == 117
     torch.testing.assert_close(found.log_p[0, 0], torch.tensor(0.0))
@@ -122,7 +124,7 @@ def test_a_best_item_that_the_sample_for_log_z_misses_is_listed(monkeypatch):
     concepts=st.sampled_from([1, 4]), seed=st.integers(0, 999), hard=st.booleans(), count=st.integers(1, 30),
     half=st.booleans(), lengths=st.sampled_from([0.0, 1.0, 5.0]),
 )  # fmt: skip
-def test_no_score_exceeds_the_bounds_of_its_cell_and_its_own(kind, items, concepts, seed, hard, count, half, lengths):
+def test_no_score_exceeds_the_bounds_of_its_part_and_its_own(kind, items, concepts, seed, hard, count, half, lengths):
     decoder = catalogue(kind, items, concepts, 8, seed, hard)
     question = question_of(decoder, 3, seed, lengths=lengths)
     with pytest.MonkeyPatch.context() as patch:
@@ -130,14 +132,14 @@ def test_no_score_exceeds_the_bounds_of_its_cell_and_its_own(kind, items, concep
         table = arrange(decoder, group(decoder.items, count))
     truth = truth_of(decoder, question)[:, table.order]
     z = question.components / decoder.temperature
-    bounds = table.bounds(z, question.log_weights).logsumexp(dim=1)
-    assert (bounds.repeat_interleave(table.starts.diff(), dim=1) >= truth).all()
     queries, off = table.queries(z, question.log_weights)
-    products = (queries.double() @ table.table.double().t()).logsumexp(dim=0)
+    of_parts = (queries.double() @ table.part_table.double().t()).logsumexp(dim=1)
+    assert (of_parts.repeat_interleave(table.part_starts.diff(), dim=1) + off[:, None] >= truth).all()
+    products = (queries.double() @ table.table.double().t()).logsumexp(dim=1)
     assert (products + off[:, None] >= truth).all()
 
 
-@pytest.mark.parametrize("broken", ["cell", "item"])
+@pytest.mark.parametrize("broken", ["part", "item"])
 def test_a_bound_that_is_too_low_loses_items(monkeypatch, broken):
     """What the two tests above would report."""
     decoder = catalogue("random", 3000, 4, 12, 0)
@@ -146,12 +148,8 @@ def test_a_bound_that_is_too_low_loses_items(monkeypatch, broken):
     table = arrange(decoder, group(decoder.items, 60))
     none = torch.zeros(5, 3000, dtype=torch.bool)
     check(search.search(decoder, table, question, n), truth_of(decoder, question), none)
-    if broken == "cell":
-        right = Cells.bounds
-        monkeypatch.setattr(Cells, "bounds", lambda *parts: right(*parts) - 8 * (len(parts) == 3))
-    else:
-        right = Cells.queries
-        monkeypatch.setattr(Cells, "queries", lambda *parts: (right(*parts)[0], right(*parts)[1] - 3))
+    rows, less = {"part": (table.part_table, 8), "item": (table.table, 3)}[broken]
+    rows[:, 12:16] -= less  # log c
     with pytest.raises(AssertionError):
         check(search.search(decoder, table, question, n), truth_of(decoder, question), none)
 
@@ -216,6 +214,8 @@ def test_items_added_later_join_the_nearest_cells():
     grown = first.extended(decoder.items)
     assert len(grown.cell) == 2000
     assert torch.equal(grown.cell[:1500], first.cell)
+    assert torch.equal(grown.part[:1500], first.part)
+    assert (grown.part[1500:] > first.part.max()).all()
     question = question_of(decoder, 4, 2)
     found = search.search(decoder, arrange(decoder, grown), question, 25)
     check(found, truth_of(decoder, question), torch.zeros(4, 2000, dtype=torch.bool))
@@ -224,5 +224,8 @@ def test_items_added_later_join_the_nearest_cells():
 def test_grouping_is_the_same_every_time_and_reports_its_progress():
     items, seen = catalogue("groups", 5000, 2, 10, 0).items, []
     one = group(items, 50, progress=lambda done, total: seen.append((done, total)))
-    assert torch.equal(one.cell, group(items, 50).cell)
+    again = group(items, 50)
+    assert torch.equal(one.cell, again.cell)
+    assert torch.equal(one.part, again.part)
+    assert seen == sorted(seen)
     assert seen[-1] == (5000, 5000)

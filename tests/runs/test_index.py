@@ -6,12 +6,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as to_bytes
 
 import macrid
 from macrid import runs
 from macrid.errors import IndexWarning, RequestError
 from macrid.models import macridvae
 from macrid.ops import search
+from macrid.runs import folder
 
 
 @pytest.fixture
@@ -86,3 +88,16 @@ def test_a_run_that_was_replaced_meanwhile_keeps_its_own_index(indexed, monkeypa
     with pytest.raises(macrid.RunError, match="replaced since"):
         runs.write_index(indexed, model)
     assert (indexed / runs.INDEX).read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", ["missing", "float", "negative", "short"])
+def test_an_index_without_proper_parts_is_refused(indexed, wrong):
+    """Such as one of an earlier version, which had cells only."""
+    tensors, about = folder.tensors_of(indexed / runs.INDEX)
+    part = tensors.pop("part")
+    changed = {"float": part.float(), "negative": part - 1000, "short": part[1:].clone()}
+    if wrong != "missing":
+        tensors["part"] = changed[wrong]
+    folder.put(indexed, lambda: {runs.INDEX: to_bytes(tensors, about)})
+    with pytest.warns(IndexWarning, match="earlier version" if wrong == "missing" else "no proper parts"):
+        assert macrid.load(indexed, "cpu").index is None

@@ -1,8 +1,8 @@
 """The best items of a mixture of concepts without scoring all of them: exactly with a proof, or approximately.
 
-A few cells (`macrid.ops.cells`) are probed for good items; the n-th best of these is the score to beat. A cell or an
-item whose bound is lower cannot be among the n best. Every other item is scored exactly, so the list is proved to be
-that of `macrid.ops.topk.top`. An approximate search ends after the probe.
+A few cells (`macrid.ops.cells`) are probed for good items; the n-th best of these is the score to beat. A part of a
+cell or an item whose bound is lower cannot be among the n best. Every other item is scored exactly, so the list is
+proved to be that of `macrid.ops.topk.top`. An approximate search ends after the probe.
 
 Items with a linear part are scored apart, so bounds need not hold for them. log Z_u is estimated from a sample of
 items, drawn cell by cell in proportion to what a cell's mean suggests: it moves all scores of a user alike.
@@ -11,7 +11,7 @@ items, drawn cell by cell in proportion to what a cell's mean suggests: it moves
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,11 +23,11 @@ from macrid.ops.cells import ROUNDING, Cells
 from macrid.ops.topk import BLOCK, Decoder, Mixture, pairs, top
 
 PROBES = 32  # cells probed first
-REACH = 0.35  # of a cell's radius that its best item is likely to have in a user's direction
 SPARE = 4  # times n, items of a probe that are scored exactly
-TOGETHER = 16  # users whose bounds of cells are computed at once
+TOGETHER = 16  # users whose bounds of parts are computed at once
+BOUNDS = {"cpu": 1 << 20, "cuda": 1 << 26}  # of parts computed at once, for all users and concepts
 ROWS = {"cpu": 1 << 17, "cuda": 1 << 24}  # of the table compared at once
-MOST_OPEN = 0.4  # share of all items; if bounds of cells leave more, scoring everything is faster
+MOST_OPEN = 0.4  # share of all items; if bounds of parts leave more, scoring everything is faster
 MOST_SCORED = 0.02  # share of all items scored exactly, likewise
 DRAWS = 2048  # items from which log Z is estimated
 GOLDEN = 0.6180339887498949  # its multiples are spread evenly over 0 … 1
@@ -64,7 +64,7 @@ class Found(NamedTuple):
     log_p: Tensor
     """(batch, n) log-probabilities; −inf where there are fewer than n items"""
     at_once: Tensor
-    """(batch,) whether the bounds of cells alone proved the list, after the probe"""
+    """(batch,) whether the bounds of parts alone proved the list, after the probe"""
     candidates: Tensor
     """(batch,) items scored exactly"""
     compared: Tensor
@@ -91,13 +91,20 @@ def search(
     if allowed is not None and FEW * int(allowed.sum()) < len(allowed):
         only = allowed.nonzero()[:, 0]
     for first in range(0, len(question.components), TOGETHER):
-        block = question.take(slice(first, first + TOGETHER))
-        for at, user in enumerate(_users(decoder, cells, block, is_exact=probes is None)):
-            excluded = None if hidden is None else hidden[1][hidden[0] == first + at]
-            answer = _User(decoder, cells, user, n, excluded, allowed)
-            found = answer.find(probes) if only is None else answer.among(only)
-            if found is not None:
-                answers[first + at] = found
+        block = _prepare(decoder, cells, question.take(slice(first, first + TOGETHER)))
+        users = [
+            _User(decoder, cells, each, n, None if hidden is None else hidden[1][hidden[0] == first + at], allowed)
+            for at, each in enumerate(block)
+        ]
+        found: Iterable[_Answer | None]
+        if only is not None:
+            found = (user.among(only) for user in users)
+        elif probes is not None:
+            found = (user.near(probes) for user in users)
+        else:
+            limits = torch.stack([user.probe() for user in users])
+            found = (user.find(parts) for user, parts in zip(users, _open_parts(cells, block, limits), strict=True))
+        answers |= {first + at: answer for at, answer in enumerate(found) if answer is not None}
     missing = [user for user in range(len(question.components)) if user not in answers]
     if missing:
         answers |= zip(missing, _everything(decoder, question, missing, n, hidden, allowed), strict=True)
@@ -137,27 +144,52 @@ class _Prepared(NamedTuple):
     queries: Tensor  # (concepts, width)
     off: Tensor  # ()
     likely: Tensor  # (cells,)
-    bounds: Tensor  # (cells,), for an exact search
     log_z: Tensor  # without linear parts, ()
     linear: tuple[Tensor, Tensor] | None  # positions and values
 
 
-def _users(decoder: Decoder, cells: Cells, question: Question, *, is_exact: bool) -> Iterator[_Prepared]:
+def _prepare(decoder: Decoder, cells: Cells, question: Question) -> list[_Prepared]:
     z = question.components / decoder.temperature
     log_w = z.new_zeros(z.shape[:2]) if question.log_weights is None else question.log_weights
-    queries, off = cells.queries(z, log_w)
-    likely = bounds = cells.bounds(z, log_w, REACH).logsumexp(dim=1)
-    if is_exact:
-        bounds = cells.bounds(z, log_w).logsumexp(dim=1)
-    sums = log_z(decoder, cells, z, log_w, DRAWS)
-    for user in range(len(z)):
-        linear = None
-        if question.linear is not None:
-            (_, positions), values = pairs(question.linear[[user]], z.device), question.linear[[user]].data
-            linear = positions, torch.from_numpy(values).to(z)
-        yield _Prepared(
-            z[user], log_w[user], queries[:, user], off[user], likely[user], bounds[user], sums[user], linear
-        )
+    linear: list[tuple[Tensor, Tensor] | None] = [None] * len(z)
+    if question.linear is not None:
+        for user in range(len(z)):
+            row = question.linear[[user]]
+            linear[user] = pairs(row, z.device)[1], torch.from_numpy(row.data).to(z)
+    parts = z, log_w, *cells.queries(z, log_w), cells.likely(z, log_w), log_z(decoder, cells, z, log_w, DRAWS), linear
+    return [_Prepared(*user) for user in zip(*parts, strict=True)]
+
+
+def _open_parts(cells: Cells, users: Sequence[_Prepared], limits: Tensor) -> Iterator[Tensor]:
+    """For each user, the parts that may have an item with a score of at least its limit.
+
+    limits: (users,), less what products may be off.
+    """
+    queries = torch.stack([user.queries for user in users])
+    batch, concepts, width = queries.shape
+    at_once = max(1, BOUNDS.get(queries.device.type, BOUNDS["cpu"]) // (batch * concepts))
+    open_to, kept = [], []
+    for first in range(0, len(cells.part_table), at_once):
+        products = queries.view(-1, width) @ cells.part_table[first : first + at_once].t()
+        products = products.view(batch, concepts, -1)
+        user, part = (products.amax(dim=1) >= _at_least_one(limits, products)[:, None]).nonzero(as_tuple=True)
+        reached = _reach(products[user, :, part].t(), limits[user])
+        open_to.append(user[reached])
+        kept.append(part[reached] + first)
+    user, part = torch.cat(open_to), torch.cat(kept)
+    by_user = torch.argsort(user, stable=True)
+    yield from part[by_user].split(torch.bincount(user, minlength=batch).tolist())
+
+
+def _at_least_one(limits: Tensor, products: Tensor) -> Tensor:
+    """What one of the concepts' terms must reach for their sum to reach a limit. products: (…, concepts, any)."""
+    return (limits - math.log(products.shape[-2])).to(products.dtype)
+
+
+def _reach(products: Tensor, limits: Tensor) -> Tensor:
+    """Whether the sum of (concepts, any) terms, which are rounded, may reach the limits (any)."""
+    sums = products.float().logsumexp(dim=0)
+    return sums + 2.0**-8 * (sums.abs() + math.log(len(products))) >= limits
 
 
 class _User:
@@ -176,37 +208,43 @@ class _User:
         may = ~torch.isin(self.touched, self.hidden) & self._allowed(self.touched)
         self.start = self.touched[may], (self.base + self.linear)[may]
 
-    def find(self, probes: int | None) -> _Answer | None:
-        """None if scoring everything is faster."""
-        best, visited = self._probe(PROBES if probes is None else probes)
-        if probes is not None:
-            return self._answer(*best, at_once=False)
-        to_beat = best[1][-1] if len(best[1]) == self.n else best[1].new_tensor(-torch.inf)
-        to_beat = to_beat - ROUNDING * (1 + to_beat.abs().nan_to_num(posinf=0))
-        is_open = self.user.bounds >= to_beat
-        rows = self._rows(is_open.nonzero()[:, 0])
-        if len(rows) > MOST_OPEN * len(self.cells.order):
+    def near(self, probes: int) -> _Answer:
+        """The best items of this many cells."""
+        return self._answer(*self._probe(probes), at_once=False)
+
+    def probe(self) -> Tensor:
+        """What products must reach for an item to be listed: ()."""
+        _, scores = self._probe(PROBES)
+        to_beat = scores[-1] if len(scores) == self.n else scores.new_tensor(-torch.inf)
+        self.limit = to_beat - ROUNDING * (1 + to_beat.abs().nan_to_num(posinf=0)) - self.user.off
+        return self.limit
+
+    def find(self, parts: Tensor) -> _Answer | None:
+        """The best items of these parts, which are all that may have some. None if scoring everything is faster."""
+        cells, starts = self.cells, self.cells.part_starts
+        if int((starts[parts + 1] - starts[parts]).sum()) > MOST_OPEN * len(cells.order):
             return None
-        found = torch.cat([rows[:0], *(self._above(part, to_beat) for part in self._parts(rows))])
-        if len(found) > max(SPARE * self.n, MOST_SCORED * len(self.cells.order)):
+        rows = _rows(starts, parts)
+        found = torch.cat([rows[:0], *(self._above(block) for block in self._blocks(rows))])
+        if len(found) > max(SPARE * self.n, MOST_SCORED * len(cells.order)):
             return None
-        best = self._best(self.start, found)
-        return self._answer(*best, at_once=not bool((is_open & ~visited).any()))
+        return self._answer(*self._best(self.start, found), at_once=bool(self.visited[cells.cell_of[parts]].all()))
 
     def among(self, positions: Tensor) -> _Answer:
         """Score these items, in order, and no others."""
         free = positions[~torch.isin(positions, self.apart)]
         return self._answer(*self._best(self.start, free), at_once=True)
 
-    def _probe(self, count: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """The best items of the likeliest cells, and which cells these are; more if they have fewer than n items."""
+    def _probe(self, count: int) -> tuple[Tensor, Tensor]:
+        """The best items of the likeliest cells, and their scores; of more cells if they have fewer than n items."""
+        starts = self.cells.starts.to(self.user.z.device)
         while True:
             count = min(count, len(self.cells))
             chosen = self.user.likely.topk(count).indices
-            positions = self._rough_best(self._rows(chosen.sort().values))
-            best = self._best(self.start, positions)
+            best = self._best(self.start, self._rough_best(_rows(starts, chosen.sort().values)))
             if len(best[1]) == self.n or count == len(self.cells):
-                return best, torch.zeros_like(self.user.likely, dtype=torch.bool).index_fill_(0, chosen, True)
+                self.visited = torch.zeros_like(self.user.likely, dtype=torch.bool).index_fill_(0, chosen, True)
+                return best
             count *= 4
 
     def _rough_best(self, rows: Tensor) -> Tensor:
@@ -219,27 +257,17 @@ class _User:
             rows = rows[rough.topk(spare).indices]
         return self.cells.order[rows]
 
-    def _above(self, rows: tuple[Tensor, slice], to_beat: Tensor) -> Tensor:
-        """Positions of the items whose bound is not below the score to beat. rows: with the concepts they are in."""
-        places, concepts = rows
-        self.compared += len(places)
-        products = self.user.queries[concepts] @ self.cells.table.index_select(0, places).t()  # (concepts, rows)
-        limit = to_beat - self.user.off
-        hits = (products.amax(dim=0) >= (limit - math.log(len(products))).to(products.dtype)).nonzero()[:, 0]
-        sums = products[:, hits].float().logsumexp(dim=0)
-        hits = hits[sums + 2.0**-8 * sums.abs().clamp(min=1) >= limit]
-        positions = self.cells.order[places[hits]]
+    def _above(self, block: tuple[Tensor, slice]) -> Tensor:
+        """Positions of the items that may be listed. block: rows, and the concepts they are in."""
+        rows, concepts = block
+        self.compared += len(rows)
+        products = self.user.queries[concepts] @ self.cells.table.index_select(0, rows).t()  # (concepts, rows)
+        hits = (products.amax(dim=0) >= _at_least_one(self.limit, products)).nonzero()[:, 0]
+        hits = hits[_reach(products[:, hits], self.limit)]
+        positions = self.cells.order[rows[hits]]
         return positions[self._may(positions)]
 
-    def _rows(self, cells: Tensor) -> Tensor:
-        """Rows of the table in these cells."""
-        starts = self.cells.starts.to(cells.device)
-        first, sizes = starts[cells], starts[cells + 1] - starts[cells]
-        ends = sizes.cumsum(0)
-        shift = torch.repeat_interleave(first - ends + sizes, sizes)
-        return torch.arange(len(shift), device=cells.device) + shift
-
-    def _parts(self, rows: Tensor) -> Iterator[tuple[Tensor, slice]]:
+    def _blocks(self, rows: Tensor) -> Iterator[tuple[Tensor, slice]]:
         """Rows, not too many at once, and the concepts they are in: one if the assignment is hard."""
         size = ROWS.get(rows.device.type, ROWS["cpu"])
         if not self.decoder.is_hard:
@@ -277,6 +305,13 @@ class _User:
             total = torch.logaddexp(others, (self.base + self.linear).logsumexp(dim=0))
         log_p = torch.nn.functional.pad(scores - total, short, value=-torch.inf)
         return _Answer(torch.nn.functional.pad(positions, short), log_p, at_once, self.candidates, self.compared)
+
+
+def _rows(starts: Tensor, groups: Tensor) -> Tensor:
+    """Rows of some groups of consecutive rows."""
+    first, sizes = starts[groups], starts[groups + 1] - starts[groups]
+    shift = torch.repeat_interleave(first - sizes.cumsum(0) + sizes, sizes)
+    return torch.arange(len(shift), device=starts.device) + shift
 
 
 def _everything(

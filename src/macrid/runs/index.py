@@ -88,7 +88,9 @@ def _read(path: Path, model: MacridVAE) -> Index:
     tensors, about = tensors_of(path / INDEX)
     if about.get("weights") != weights_digest(path):
         raise ValueError("belongs to another run, or to earlier weights of this one")
-    directions, cell = tensors["directions"], tensors["cell"]
+    if "part" not in tensors:
+        raise ValueError("written by an earlier version")
+    directions, cell, part = tensors["directions"], tensors["cell"], tensors["part"]
     shape = (model.trained_items, model.decoder.items.shape[1])
     if directions.dtype != torch.float32 or cell.dtype != torch.int32 or (len(cell), directions.shape[1]) != shape:
         raise ValueError(f"damaged (it is not an index of {shape[0]:,} items with {shape[1]} dimensions)")
@@ -96,14 +98,16 @@ def _read(path: Path, model: MacridVAE) -> Index:
         raise ValueError("damaged (it has directions that are not of length 1)")
     if len(cell) and not 0 <= int(cell.min()) <= int(cell.max()) < len(directions):
         raise ValueError("damaged (it names cells that do not exist)")
+    if part.dtype != torch.int16 or part.shape != cell.shape or (len(part) and int(part.min()) < 0):
+        raise ValueError("damaged (its cells have no proper parts)")
     content: dict[str, Any] = json.loads(about["index"])
     probes = content["probes"]
     if probes is not None and (not isinstance(probes, int) or probes < 1):
         raise ValueError(f"damaged (it searches {probes!r} cells)")
-    return Index(Grouping(directions, cell), probes, content["trial"])
+    return Index(Grouping(directions, cell, part), probes, content["trial"])
 
 
 def _bytes(index: Index, weights: str) -> bytes:
-    tensors = {"directions": index.grouping.directions, "cell": index.grouping.cell}
+    tensors = vars(index.grouping)
     about = {"weights": weights, "index": json.dumps({"probes": index.probes, "trial": index.trial})}
     return to_bytes({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, about)
