@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from macrid.data import sql
 from macrid.data.interactions import Interactions
 from macrid.data.large import preparing
-from macrid.data.large.engine import Engine
+from macrid.data.large.engine import Engine, _Work
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import Query, prepare
 from macrid.data.sql import QueryTable
@@ -180,6 +181,40 @@ def test_an_interrupt_ends_a_long_query_at_once(tmp_path):
         engine.run("SELECT count(*) FROM range(10000000) a, range(10000) b WHERE a.range = b.range * 7 % 3", stop)
     assert time.monotonic() - begun < 5
     engine.close()
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_interrupt_while_the_thread_starts_leaves_nothing_running(tmp_path, monkeypatch, begins):
+    engine = Engine(tmp_path / "spill", 100 << 20, threads=1)
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        if begins:
+            start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.run("SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3")
+    assert engine.rows("SELECT 1") == [(1,)]
+    engine.close()
+
+
+def test_work_that_was_called_off_never_begins():
+    done = []
+    work = _Work(lambda: done.append(1))
+    assert work.is_called_off()
+    work()
+    assert work.is_called_off()
+    assert not done
+
+
+def test_work_that_has_begun_cannot_be_called_off():
+    work = _Work(lambda: None)
+    work()
+    assert not work.is_called_off()
+    assert work.ended.is_set()
 
 
 INTERRUPTED = """

@@ -39,8 +39,10 @@ class Engine:
             f"partitioned_write_flush_threshold = {FLUSHED}",
         ):
             self._connection.execute(f"SET {setting}")
+        self._work: _Work | None = None  # that may still run
 
     def close(self) -> None:
+        self._stop()
         self._connection.close()
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -55,36 +57,29 @@ class Engine:
 
     def _run(self, action: Callable[[], Any], tell: Callable[[float], None] | None) -> None:
         """In a thread of its own, so that an interrupt ends it at once."""
-        failures: list[BaseException] = []
-        ended = threading.Event()  # after an interrupt, Python 3.11 may take a thread for ended that is not
-
-        def work() -> None:
-            try:
-                action()
-            except BaseException as error:  # raised again by the caller's thread
-                failures.append(error)
-            finally:
-                ended.set()
-
-        threading.Thread(target=work, name="duckdb", daemon=True).start()
+        self._stop()
+        work = self._work = _Work(action)
         try:
-            has_ended = False
-            while not has_ended:
-                has_ended = ended.wait(SECONDS_BETWEEN)
+            threading.Thread(target=work, name="duckdb", daemon=True).start()
+            while not work.ended.wait(SECONDS_BETWEEN):
                 if tell is not None:
                     tell(max(0.0, self._connection.query_progress()) / 100)
         except BaseException:
-            self._stop(ended)
+            self._stop()
             raise
-        if failures:
-            raise self._explained(failures[0]) from failures[0]
+        if work.failure is not None:
+            raise self._explained(work.failure) from work.failure
+        if tell is not None:
+            tell(1.0)
 
-    def _stop(self, ended: threading.Event) -> None:
-        """End the query, however impatient the user is: a connection in use cannot be closed."""
-        while not ended.is_set():
+    def _stop(self) -> None:
+        """End what runs, however impatient the user is: a connection in use takes no queries and cannot be closed."""
+        while self._work is not None:
             with suppress(KeyboardInterrupt):
-                self._connection.interrupt()  # has no effect on a query that has not begun
-                ended.wait(SECONDS_BETWEEN)
+                if self._work.is_called_off() or self._work.ended.wait(SECONDS_BETWEEN):
+                    self._work = None
+                else:
+                    self._connection.interrupt()  # has no effect on a query that has not begun
 
     def _explained(self, error: BaseException) -> BaseException:
         if not isinstance(error, self._errors.Error):
@@ -95,6 +90,32 @@ class Engine:
         if isinstance(error, self._errors.OutOfMemoryException):
             return ExhaustedError(f"not enough memory ({reason}); allow more with --memory")
         return QueryError(reason)
+
+
+class _Work:
+    """What a thread does, unless it is called off before it begins.
+
+    An interrupt may hit the caller anywhere, even while the thread starts, so one step decides, which can be repeated.
+    """
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.failure: BaseException | None = None
+        self.ended = threading.Event()  # after an interrupt, Python 3.11 may take a thread for ended that is not
+        self._action, self._decided = action, dict[str, bool]()
+
+    def __call__(self) -> None:
+        if not self._decided.setdefault("begins", True):
+            return
+        try:
+            self._action()
+        except BaseException as error:  # raised again by the caller's thread
+            self.failure = error
+        finally:
+            self.ended.set()
+
+    def is_called_off(self) -> bool:
+        """Whether the thread has not begun, and never will."""
+        return not self._decided.setdefault("begins", False)
 
 
 class ExhaustedError(DataError):
