@@ -2,6 +2,7 @@
 
     python -m benchmarks.preparing                                  # 2 million interactions
     python -m benchmarks.preparing --interactions 200e6 --folder /disk/with/space
+    python -m benchmarks.preparing --interactions 200e6 --split time  # events with times
     python -m benchmarks.preparing --interactions 50e6 --engines    # DuckDB against polars' streaming engine
     python -m benchmarks.preparing --end-to-end 2                   # ML-20M's shape, trained for two epochs on the CPU
 
@@ -61,27 +62,30 @@ pairs.sink_parquet(f"{out}/pairs.parquet", engine="streaming")
 
 
 def write_events(
-    folder: Path, rows: int, parts: int, text: bool, shape: tuple[int, int] | None = None, seed: int = 0
-) -> None:
+    folder: Path, rows: int, parts: int, text: bool, timed: bool = False, shape: tuple[int, int] | None = None,
+    seed: int = 0,
+) -> None:  # fmt: skip
     """Files of events, written in pieces so that this process stays small. shape: users and items."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
     users, items = shape or (max(rows // 50, 10), max(rows // 400, 10))
     for part in range(parts):
-        with pa.parquet.ParquetWriter(folder / f"part-{part:03d}.parquet", _schema(text)) as file:
+        with pa.parquet.ParquetWriter(folder / f"part-{part:03d}.parquet", _schema(text, timed)) as file:
             left = rows // parts + (part < rows % parts)
             while left:
                 count = min(left, 1 << 20)
                 user = (users * random.random(count) ** 1.5).astype(np.int64) * 7919 % (users * 16 + 1)
                 item = (items * random.random(count) ** 3).astype(np.int64) * 31 % (items * 8 + 1)
-                columns = [pa.array(user), pa.array(item)]
-                file.write_table(pa.table([column.cast(_schema(text)[0].type) for column in columns], _schema(text)))
+                columns = [pa.array(ids).cast(_schema(text)[0].type) for ids in (user, item)]
+                if timed:  # seconds of two years
+                    columns.append(pa.array(1_700_000_000 + random.integers(0, 63_072_000, count)))
+                file.write_table(pa.table(columns, _schema(text, timed)))
                 left -= count
 
 
-def _schema(text: bool) -> pa.Schema:
+def _schema(text: bool, timed: bool = False) -> pa.Schema:
     kind = pa.string() if text else pa.int64()
-    return pa.schema([("user_id", kind), ("item_id", kind)])
+    return pa.schema([("user_id", kind), ("item_id", kind), *([("timestamp", pa.int64())] if timed else [])])
 
 
 def watched(command: list[str], kill_after: float | None = None) -> dict[str, Any]:
@@ -132,8 +136,9 @@ def _below(process: int) -> list[int]:
     return [each for child in map(int, children) for each in (child, *_below(child))]
 
 
-def prepare(events: Path, out: Path, memory: str, kill_after: float | None = None) -> dict[str, Any]:
-    command = [sys.executable, "-m", "macrid", "data", "prepare", str(events), "--out", str(out), "--memory", memory]
+def prepare(events: Path, out: Path, how: list[str], kill_after: float | None = None) -> dict[str, Any]:
+    """how: further options of the command."""
+    command = [sys.executable, "-m", "macrid", "data", "prepare", str(events), "--out", str(out), *how]
     result = watched(command, kill_after)
     if result["code"] not in (0, -signal.SIGKILL):
         raise SystemExit(result["message"])
@@ -146,15 +151,15 @@ def digests(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if name != "about.json"}
 
 
-def with_kills(events: Path, folder: Path, memory: str, whole: dict[str, Any]) -> dict[str, Any]:
+def with_kills(events: Path, folder: Path, how: list[str], whole: dict[str, Any]) -> dict[str, Any]:
     """Prepare again, killed several times on the way."""
     out, kills, begun = folder / "killed", 0, time.perf_counter()
     for moment in MOMENTS:
-        kills += prepare(events, out, memory, moment * whole["seconds"])["code"] != 0
+        kills += prepare(events, out, how, moment * whole["seconds"])["code"] != 0
         if out.exists():  # whole, as the digests show
             break
     if not out.exists():
-        prepare(events, out, memory)
+        prepare(events, out, how)
     is_same = digests(out) == digests(folder / "whole")
     return {"kills": kills, "seconds": time.perf_counter() - begun, "same": is_same}
 
@@ -174,7 +179,7 @@ def engines(events: Path, folder: Path) -> dict[str, Any]:
 
 def end_to_end(folder: Path, epochs: int, memory: str) -> dict[str, Any]:
     """Prepare, train and evaluate data of ML-20M's shape on the CPU."""
-    write_events(folder / "events", 11_200_000, 16, False, ML_20M)
+    write_events(folder / "events", 11_200_000, 16, False, shape=ML_20M)
     data, run = folder / "data", folder / "run"
     commands = {
         "prepare": [
@@ -209,6 +214,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=16)
     parser.add_argument("--text", action="store_true", help="ids are text")
     parser.add_argument("--memory", default="2GiB")
+    parser.add_argument("--split", choices=["users", "stable", "time", "last"], default="users")
     parser.add_argument("--folder", type=Path, help="for files; a temporary one by default")
     parser.add_argument("--engines", action="store_true", help="compare DuckDB with polars instead")
     parser.add_argument("--end-to-end", type=int, metavar="EPOCHS", help="train on data of ML-20M's shape instead")
@@ -221,7 +227,7 @@ def main() -> None:
         rows = int(options.interactions)
         result: dict[str, Any] = {"interactions": rows, **circumstances()}
         if options.end_to_end is None:
-            write_events(folder / "events", rows, options.parts, options.text)
+            write_events(folder / "events", rows, options.parts, options.text, options.split in ("time", "last"))
         if options.end_to_end is not None:
             result["end_to_end"] = end_to_end(folder, options.end_to_end, options.memory)
         elif options.engines:
@@ -229,11 +235,12 @@ def main() -> None:
             for name, found in result["engines"].items():
                 print(told(name, found), found["message"])
         else:
-            whole = result["whole"] = prepare(folder / "events", folder / "whole", options.memory)
+            how = ["--memory", options.memory, "--split", options.split]
+            whole = result["whole"] = prepare(folder / "events", folder / "whole", how)
             print(whole["message"])
             print(told(f"{rows:,} interactions", whole), flush=True)
             if not options.no_kills:
-                again = result["killed"] = with_kills(folder / "events", folder, options.memory, whole)
+                again = result["killed"] = with_kills(folder / "events", folder, how, whole)
                 print(f"killed {again['kills']} times: {'the same' if again['same'] else 'ANOTHER'} folder,"
                       f" {again['seconds']:.1f} s in all")  # fmt: skip
         if options.out is not None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macrid.data.interactions import Interactions, are_weighted
+from macrid.data.temporal import Moments
 from macrid.data.times import moment_text
 from macrid.errors import DataError
 
@@ -274,3 +275,20 @@ def test_a_split_by_time_without_anything_to_test_is_an_error():
         DataError, match="nothing happened before 2001-09-12; the data are from 2001-09-12 to 2001-09-12"
     ):
         read(frame_of(same)).split(by="time")
+
+
+@given(parts=st.lists(st.lists(st.integers(-50, 50), max_size=20), min_size=1, max_size=5), moment=st.integers(-60, 60))
+def test_moments_in_parts_are_those_of_one_sorted_array(parts, moment):
+    whole = np.sort(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
+    if not len(whole):
+        return
+    moments = Moments([np.sort(np.array(part, dtype=np.int64)) for part in parts])
+    assert len(moments) == len(whole)
+    assert [moments[place] for place in range(len(whole))] == whole.tolist()
+    assert moments.before(moment) == np.count_nonzero(whole < moment)
+    assert (moments.first, moments.latest) == (whole[0], whole[-1])
+
+
+def test_moments_may_be_thousands_of_years_apart():
+    far = 250_000_000_000_000_000  # microseconds: the year 9892
+    assert Moments([np.array([-far, 5]), np.array([far])])[1] == 5

@@ -185,7 +185,7 @@ def prepare(
     recipe |= _given({"sql": sql, "items_sql": items_sql})
     share = None if split == "last" and not _chosen(context, ["heldout"]) else heldout
     check_split(share, split, at, last)
-    data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory), split in ("time", "last"))
+    data = _events(sources or [], sql, database_file, out, stream, bytes_of(memory))
     about_items = items if items_sql is None else _query(items_sql, database_file, "query for items")
     if isinstance(data, _Streamed):
         division = {"heldout": share, "seed": seed, "by": split, **how}
@@ -218,23 +218,22 @@ class _Streamed:
 
 
 def _events(
-    sources: list[str], sql: str | None, database_file: Path | None, out: Path, stream: bool | None, memory: int,
-    by_time: bool,
-) -> Any:  # fmt: skip
-    """A file or table to read into memory, or what is to be streamed; by_time: see `needs_streaming`."""
+    sources: list[str], sql: str | None, database_file: Path | None, out: Path, stream: bool | None, memory: int
+) -> Any:
+    """A file or table to read into memory, or what is to be streamed."""
     from macrid.cli.large import needs_streaming, query_or_table
     from macrid.data import catalog
     from macrid.data.large.preparing import Query
     from macrid.data.large.sources import files_of
 
     if sql is not None:
-        found = query_or_table(Query(sql, _url(database_file)), out, stream, memory, by_time)
+        found = query_or_table(Query(sql, _url(database_file)), out, stream, memory)
         return _Streamed(found, out, memory) if isinstance(found, Query) else found
     for source in sources:
         if not Path(source).exists() and not glob.has_magic(source):
             raise DataError(f"{source}: neither a file nor a catalogue name{catalog.did_you_mean(source)}")
     files = files_of(sources)
-    return _Streamed(files, out, memory) if needs_streaming(files, stream, memory, by_time) else files[0]
+    return _Streamed(files, out, memory) if needs_streaming(files, stream, memory) else files[0]
 
 
 def _read_and_split(

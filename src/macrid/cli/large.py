@@ -28,11 +28,8 @@ def bytes_of(text: str) -> int:
     return int(float(match[1]) * (2 ** UNITS[unit] if unit else 1))
 
 
-def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int, by_time: bool) -> bool:
-    """Whether files are too many or too large for memory.
-
-    stream: what the user wants, if anything. by_time: whether they are divided by time, which takes memory anyway.
-    """
+def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int) -> bool:
+    """Whether files are too many or too large for memory. stream: what the user wants, if anything."""
     from macrid.data.large.engine import is_installed
     from macrid.data.large.sources import fits_in_memory
 
@@ -42,10 +39,10 @@ def needs_streaming(files: Sequence[Path], stream: bool | None, memory: int, by_
         return True
     if stream is not None:
         return stream
-    return not by_time and is_installed() and not fits_in_memory(files[0], memory)
+    return is_installed() and not fits_in_memory(files[0], memory)
 
 
-def query_or_table(query: Query, out: Path, stream: bool | None, memory: int, by_time: bool) -> Query | Table:
+def query_or_table(query: Query, out: Path, stream: bool | None, memory: int) -> Query | Table:
     """A query with too many rows for memory, to be streamed; or else its rows."""
     from dataclasses import replace
 
@@ -58,7 +55,7 @@ def query_or_table(query: Query, out: Path, stream: bool | None, memory: int, by
         return query
     with working("reading the database"):
         table = query.open()
-        if stream is False or by_time or not is_installed():
+        if stream is False or not is_installed():
             return FrameTable(table.whole(), table.name)
         return table.within(memory // BYTES_PER_ROW) or replace(query, table=table)
 

@@ -3,25 +3,32 @@
 Users are trained on and scored: train, validation and test hold the same people at different times. An interaction
 happened when its first event did. Nothing from the moment of a split on has an influence on what is trained on before
 it, weights included. The items are those of the train data, in order of first appearance; others cannot be predicted.
+
+A `Cut` says what each interaction is for. It looks at one user at a time, so users may be divided in several batches.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from macrid.data.interactions import Interactions, ReadReport, csr_from_pairs
+from macrid.data.interactions import HELDOUT, Interactions, ReadReport, csr_from_pairs
 from macrid.data.split import HeldOut, Split
 from macrid.data.times import moment_text, moments
 from macrid.data.weighing import Occurrences
 from macrid.errors import DataError
 
+GROUPS = ("validation", "test")
 
-def split_time(data: Interactions, at: Any = None, heldout: float = 0.1) -> Split:
+
+def split_time(data: Interactions, at: Any = None, heldout: float = HELDOUT) -> Split:
     """Train on what came before T1; predict what came first in [T1, T2) from what came before T1 (validation), and what
     came first from T2 on from all that came before T2 (test).
 
@@ -29,18 +36,8 @@ def split_time(data: Interactions, at: Any = None, heldout: float = 0.1) -> Spli
         the two scores about equally certain, but at most half of those before T2.
     heldout: without `at`, the share of the interactions between T1 and T2, and from T2 on.
     """
-    log, times = _timed(data, "time")
-    assert log.times is not None
-    start, end = _moments(times, at, heldout)
-    parts = _Parts(data, times < start)
-    earlier = log.only(log.times < start)
-    weights = earlier.pair_weights(start)
-    train = parts.train(weights, earlier)
-    later, before_test = (times >= start) & (times < end), log.only(log.times < end).pair_weights(end)
-    until = f"before and after {moment_text(start)}, until {moment_text(end)}"
-    validation = parts.group("validation", times < start, later, weights, until)
-    test = parts.group("test", times < end, times >= end, before_test, f"before and after {moment_text(end)}")
-    return parts.split(train, validation, test)
+    log = _timed(data, "time")
+    return _split(data, log, moments_of(Moments([np.sort(_first_times(log))]), at, heldout))
 
 
 def split_last(data: Interactions, last: int = 1) -> Split:
@@ -48,138 +45,275 @@ def split_last(data: Interactions, last: int = 1) -> Split:
 
     Users with fewer than 2 · `last` + 1 items are only trained on. Ties in time are resolved by the order of rows.
     """
-    if isinstance(last, bool) or not isinstance(last, int | np.integer) or last < 1:
-        raise DataError(f"last is {last}; give a whole number of items, at least 1")
-    log, times = _timed(data, "last")
-    rows, _ = data.pairs
-    counts = np.bincount(rows, minlength=len(data.users))
-    from_end = _places_from_end(rows, times, counts)
-    predicted = counts[rows] > 2 * last
-    is_test, is_later = predicted & (from_end < last), predicted & (from_end < 2 * last)
-    if not is_test.any():
-        raise DataError(
-            f"{_name(data)}: no user has the {2 * last + 1:,} items that a test on the last {last:,} takes;"
-            f" the longest history has {counts.max():,}"
-        )
-    parts = _Parts(data, ~is_later)
-    kept = _until(log, times, rows, is_later)
-    weights = kept.pair_weights()
-    train = parts.train(weights, kept)
-    items = "item" if last == 1 else "items"
-    before = f"{last} {items} before the last {last} of each user"
-    validation = parts.group("validation", ~is_later, is_later & ~is_test, weights, before)
-    weights = _until(log, times, rows, is_test).pair_weights()
-    test = parts.group("test", predicted & ~is_test, is_test, weights, f"last {last} {items} of each user")
-    if short := int(np.count_nonzero((counts > 0) & (counts <= 2 * last))):
-        parts.notes.append(f"{short:,} users with fewer than {2 * last + 1} items are only trained on")
-    return parts.split(train, validation, test)
+    cut = LastItems(last)
+    log = _timed(data, "last")
+    counts = np.bincount(data.pairs[0], minlength=len(data.users))
+    cut.check(_name(data), int(counts.max()))
+    return _split(data, log, cut, cut.remarks(cut.short(counts)))
 
 
-class _Parts:
-    """The parts of a split over the items of the train data, and notes on what they leave out."""
+class Group(NamedTuple):
+    """Which interactions are histories and targets: masks (pairs,)."""
 
-    def __init__(self, data: Interactions, in_train: np.ndarray) -> None:
-        """in_train: (pairs,) what is trained on."""
-        self.data, self.in_train = data, in_train
-        rows, columns = data.pairs
-        items, first_seen = np.unique(columns[in_train], return_index=True)
-        self._items = items[np.argsort(first_seen)]
-        number = np.full(len(data.items), -1, dtype=np.int32)
-        number[self._items] = np.arange(len(items), dtype=np.int32)
-        self._rows, self._columns = rows, number[columns]
-        self.notes: list[str] = []
+    history: np.ndarray
+    target: np.ndarray
+    weights: np.ndarray | None
+    """(pairs,) at the end of the histories"""
 
-    def train(self, weights: np.ndarray | None, log: Occurrences) -> Interactions:
-        """weights: (pairs,)"""
-        users, rows = np.unique(self._rows[self.in_train], return_inverse=True)
-        data = self.data
-        return Interactions.from_pairs(
-            rows.astype(np.int32),
-            self._columns[self.in_train],
-            data.users.take(users),
-            data.items.take(self._items),
-            None if data.table is None else data.table.take(pa.array(self._items)),
-            None,
-            None if weights is None else weights[self.in_train],
-            log.of(self.in_train),
-        )
 
-    def group(
-        self, name: str, in_history: np.ndarray, is_target: np.ndarray, weights: np.ndarray | None, protocol: str
-    ) -> HeldOut:
-        """The users who have both a history and something to predict, in known items. All arrays are (pairs,)."""
-        is_known = self._columns >= 0
-        in_history, hidden = in_history & is_known, is_target & is_known
-        has_history, has_target = (
-            np.bincount(self._rows[mask], minlength=len(self.data.users)) > 0 for mask in (in_history, hidden)
-        )
-        chosen = has_history & has_target
-        unknown = int(np.count_nonzero(is_target & ~is_known))
-        if unknown:
-            self.notes.append(f"dropped {unknown:,} of {np.count_nonzero(is_target):,} {name} targets: unknown items")
-        without = np.unique(self._rows[is_target & ~has_history[self._rows]])
-        if len(without):
-            self.notes.append(f"skipped {len(without):,} {name} users without a history")
-        if not chosen.any():
+class Purposes(NamedTuple):
+    """What interactions are for."""
+
+    in_train: np.ndarray
+    """(pairs,)"""
+    train: Occurrences
+    """The events that are trained on."""
+    validation: Group
+    """Its weights are those of the train data, too."""
+    test: Group
+
+
+class Cut(Protocol):
+    """A way to divide by time."""
+
+    @property
+    def protocols(self) -> tuple[str, str]:
+        """Of validation and test, in a few words."""
+        ...
+
+    def divide(self, rows: np.ndarray, log: Occurrences) -> Purposes:
+        """rows: (pairs,) the user of each interaction; all interactions of a user are there, ties in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class TwoMoments:
+    """Train before the first, validation until the second, test from then on; in microseconds."""
+
+    start: int
+    end: int
+
+    @property
+    def protocols(self) -> tuple[str, str]:
+        start, end = moment_text(self.start), moment_text(self.end)
+        return f"before and after {start}, until {end}", f"before and after {end}"
+
+    def divide(self, rows: np.ndarray, log: Occurrences) -> Purposes:
+        times = _first_times(log)
+        assert log.times is not None
+        in_train, in_test = times < self.start, times >= self.end
+        train = log.only(log.times < self.start)
+        validation = Group(in_train, ~in_train & ~in_test, train.pair_weights(self.start))
+        test = Group(~in_test, in_test, log.only(log.times < self.end).pair_weights(self.end))
+        return Purposes(in_train, train, validation, test)
+
+
+@dataclass(frozen=True)
+class LastItems:
+    """The last items of each user are for the test, as many before them for the validation."""
+
+    last: int
+    now: tuple[int, int] | None = None
+    """The latest events of train and of the test's histories, from which age is counted; None: of those at hand."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.last, bool) or not isinstance(self.last, int | np.integer) or self.last < 1:
+            raise DataError(f"last is {self.last}; give a whole number of items, at least 1")
+
+    @property
+    def protocols(self) -> tuple[str, str]:
+        items = "item" if self.last == 1 else "items"
+        return f"{self.last} {items} before the last {self.last} of each user", f"last {self.last} {items} of each user"
+
+    def divide(self, rows: np.ndarray, log: Occurrences) -> Purposes:
+        times = _first_times(log)
+        counts = np.bincount(rows)
+        from_end = _places_from_end(rows, times, counts)
+        predicted = counts[rows] > 2 * self.last
+        is_test, is_later = predicted & (from_end < self.last), predicted & (from_end < 2 * self.last)
+        train, before_test = (_until(log, times, rows, mask) for mask in (is_later, is_test))
+        nows = self.now or (None, None)
+        validation = Group(~is_later, is_later & ~is_test, train.pair_weights(nows[0]))
+        test = Group(predicted & ~is_test, is_test, before_test.pair_weights(nows[1]))
+        return Purposes(~is_later, train, validation, test)
+
+    def latest(self, rows: np.ndarray, log: Occurrences) -> tuple[int, int]:
+        """See `now`."""
+        times = _first_times(log)
+        counts = np.bincount(rows)
+        from_end = np.where(counts[rows] > 2 * self.last, _places_from_end(rows, times, counts), 2 * self.last)
+        kept = (_until(log, times, rows, from_end < count * self.last).times for count in (2, 1))
+        first, second = (int(part.max(initial=0)) for part in kept if part is not None)
+        return first, second
+
+    def check(self, source: str, longest: int) -> None:
+        """An error if nobody has enough items."""
+        if longest <= 2 * self.last:
             raise DataError(
-                f"{_name(self.data)}: the {name} is empty, as nobody with a history before has a known item after"
-                f" ({protocol}); choose another split"
-            )
-        place = np.cumsum(chosen) - 1
-        shape = (int(chosen.sum()), len(self._items))
-
-        def matrix(mask: np.ndarray, values: np.ndarray | None) -> sp.csr_array:
-            mine = mask & chosen[self._rows]
-            return csr_from_pairs(
-                place[self._rows[mine]], self._columns[mine], shape, None if values is None else values[mine]
+                f"{source}: no user has the {2 * self.last + 1:,} items that a test on the last {self.last:,} takes;"
+                f" the longest history has {longest:,}"
             )
 
-        users = self.data.users.take(np.flatnonzero(chosen))
-        return HeldOut(matrix(in_history, weights), matrix(hidden, None), users, protocol)
+    def short(self, counts: np.ndarray) -> int:
+        """How many users are only trained on."""
+        return int(np.count_nonzero((counts > 0) & (counts <= 2 * self.last)))
 
-    def split(self, train: Interactions, validation: HeldOut, test: HeldOut) -> Split:
-        report = self.data.report or ReadReport("interactions", len(self.data))
-        weights = train.weights
-        train.report = replace(
-            report,
-            notes=(*report.notes, *self.notes),
-            mean_weight=None if weights is None else float(weights.mean(dtype=np.float64)),
+    def remarks(self, short: int) -> list[str]:
+        return [f"{short:,} users with fewer than {2 * self.last + 1} items are only trained on"] if short else []
+
+
+class Members(NamedTuple):
+    """The users of a group who have both a history and something to predict, in known items."""
+
+    users: np.ndarray
+    """Their rows."""
+    history: np.ndarray
+    target: np.ndarray
+    """(pairs,) masks of what they have"""
+    lost: Counter[str]
+    """Targets, those in unknown items, and users without a history."""
+
+
+def members_of(group: Group, rows: np.ndarray, is_known: np.ndarray, users: int) -> Members:
+    """rows: (pairs,) below `users`. is_known: (pairs,) whether the train data have the item."""
+    history, target = group.history & is_known, group.target & is_known
+    has_history, has_target = (np.bincount(rows[mask], minlength=users) > 0 for mask in (history, target))
+    chosen = has_history & has_target
+    lost = Counter(
+        targets=int(np.count_nonzero(group.target)),
+        unknown=int(np.count_nonzero(group.target & ~is_known)),
+        without=len(np.unique(rows[group.target & ~has_history[rows]])),
+    )
+    mine = chosen[rows]
+    return Members(np.flatnonzero(chosen), history & mine, target & mine, lost)
+
+
+def remarks_on(group: str, lost: Counter[str]) -> Iterator[str]:
+    """What a group leaves out; see `Members.lost`."""
+    if lost["unknown"]:
+        yield f"dropped {lost['unknown']:,} of {lost['targets']:,} {group} targets: unknown items"
+    if lost["without"]:
+        yield f"skipped {lost['without']:,} {group} users without a history"
+
+
+def check_members(users: int, source: str, group: str, protocol: str) -> None:
+    """An error if a group has none."""
+    if not users:
+        raise DataError(
+            f"{source}: the {group} is empty, as nobody with a history before has a known item after ({protocol});"
+            " choose another split"
         )
-        return Split(train, validation, test, self.data)
 
 
-def _timed(data: Interactions, by: str) -> tuple[Occurrences, np.ndarray]:
-    """The events, and when each interaction happened, in microseconds."""
-    times = None if data.events is None else data.events.first_times()
-    if data.events is None or times is None:
+def _split(data: Interactions, log: Occurrences, cut: Cut, remarks: Sequence[str] = ()) -> Split:
+    rows, columns = data.pairs
+    purposes = cut.divide(rows, log)
+    items, first_seen = np.unique(columns[purposes.in_train], return_index=True)
+    items = items[np.argsort(first_seen)]
+    number = np.full(len(data.items), -1, dtype=np.int32)
+    number[items] = np.arange(len(items), dtype=np.int32)
+    columns, notes = number[columns], list[str]()
+
+    def group(name: str, group: Group, protocol: str) -> HeldOut:
+        members = members_of(group, rows, columns >= 0, len(data.users))
+        check_members(len(members.users), _name(data), name, protocol)
+        notes.extend(remarks_on(name, members.lost))
+        place = np.zeros(len(data.users), dtype=np.int64)
+        place[members.users] = np.arange(len(members.users))
+
+        def matrix(mask: np.ndarray, weights: np.ndarray | None) -> sp.csr_array:
+            mine = None if weights is None else weights[mask]
+            return csr_from_pairs(place[rows[mask]], columns[mask], (len(members.users), len(items)), mine)
+
+        history, target = matrix(members.history, group.weights), matrix(members.target, None)
+        return HeldOut(history, target, data.users.take(members.users), protocol)
+
+    train = _train(data, purposes, columns, items)
+    groups = (purposes.validation, purposes.test)
+    validation, test = (group(*each) for each in zip(GROUPS, groups, cut.protocols, strict=True))
+    report = data.report or ReadReport("interactions", len(data))
+    weights = train.weights
+    train.report = replace(
+        report,
+        notes=(*report.notes, *notes, *remarks),
+        mean_weight=None if weights is None else float(weights.mean(dtype=np.float64)),
+    )
+    return Split(train, validation, test, data)
+
+
+def _train(data: Interactions, purposes: Purposes, columns: np.ndarray, items: np.ndarray) -> Interactions:
+    """columns: (pairs,) positions among the items."""
+    mask, weights = purposes.in_train, purposes.validation.weights
+    users, rows = np.unique(data.pairs[0][mask], return_inverse=True)
+    return Interactions.from_pairs(
+        rows.astype(np.int32),
+        columns[mask],
+        data.users.take(users),
+        data.items.take(items),
+        None if data.table is None else data.table.take(pa.array(items)),
+        None,
+        None if weights is None else weights[mask],
+        purposes.train.of(mask),
+    )
+
+
+def _timed(data: Interactions, by: str) -> Occurrences:
+    """The events, which must have times."""
+    if data.events is None or data.events.times is None:
         raise DataError(
             f"{_name(data)}: a split by {by} needs the times of events; read them with time='COLUMN'"
             " (--time-col COLUMN), or time=True if the column has a usual name"
         )
-    return data.events, times
+    return data.events
+
+
+def _first_times(log: Occurrences) -> np.ndarray:
+    times = log.first_times()
+    assert times is not None
+    return times
 
 
 def _name(data: Interactions) -> str:
     return "interactions" if data.report is None else data.report.source
 
 
-def _moments(times: np.ndarray, at: Any, heldout: float) -> tuple[int, int]:
-    """T1 and T2, checked against the times there are."""
-    ordered = np.sort(times)
-    first, latest = int(ordered[0]), int(ordered[-1])
+class Moments:
+    """When interactions happened, in order, from arrays that are sorted and need not be in memory."""
+
+    def __init__(self, parts: Sequence[np.ndarray]) -> None:
+        """parts: microseconds, in order."""
+        self._parts = [part for part in parts if len(part)]
+        self.first, self.latest = min(int(part[0]) for part in self._parts), max(int(part[-1]) for part in self._parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __getitem__(self, place: int) -> int:
+        """The moment that as many others precede."""
+        candidates = range(self.first, self.latest + 1)
+        return candidates[bisect_left(candidates, place + 1, key=lambda moment: self.before(moment + 1))]
+
+    def before(self, moment: int) -> int:
+        """How many are earlier."""
+        return sum(int(np.searchsorted(part, moment)) for part in self._parts)
+
+
+def moments_of(times: Moments, at: Any, heldout: float = HELDOUT) -> TwoMoments:
+    """T1 and T2, checked against the times there are; see `split_time`."""
+    first, latest = times.first, times.latest
     span = f"the data are from {moment_text(first)} to {moment_text(latest)}"
     if at is None:
         if not 0 < heldout < 0.5:
             raise DataError(
                 f"heldout is {heldout}; for a split by time, give a share of the interactions, between 0 and 0.5"
             )
-        count = len(ordered)
-        start, end = (int(ordered[min(int((1 - part * heldout) * count), count - 1)]) for part in (2, 1))
+        count = len(times)
+        start, end = (times[min(int((1 - part * heldout) * count), count - 1)] for part in (2, 1))
     else:
         *given, end = moments(at)
         _check_inside(end, first, latest, span)
-        before = int(np.searchsorted(ordered, end))
-        start = given[0] if given else int(ordered[before - min(len(ordered) - before, max(before // 2, 1))])
+        before = times.before(end)
+        start = given[0] if given else times[before - min(len(times) - before, max(before // 2, 1))]
     _check_inside(end, first, latest, span)
     if start >= end:
         raise DataError(
@@ -187,7 +321,7 @@ def _moments(times: np.ndarray, at: Any, heldout: float) -> tuple[int, int]:
             " give two moments, the earlier one first"
         )
     _check_inside(start, first, latest, span)
-    return start, end
+    return TwoMoments(start, end)
 
 
 def _check_inside(moment: int, first: int, latest: int, span: str) -> None:
@@ -212,7 +346,7 @@ def _until(log: Occurrences, times: np.ndarray, rows: np.ndarray, is_later: np.n
     The first event of an interaction always stays, as it may share its time with the next one.
     """
     assert log.times is not None
-    limit = np.full(int(rows.max()) + 1, np.iinfo(np.int64).max)
+    limit = np.full(int(rows.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(limit, rows[is_later], times[is_later])
     is_before = (log.times < limit[rows[log.pair]]) | (log.times == times[log.pair])
     return log.only(is_before & ~is_later[log.pair])

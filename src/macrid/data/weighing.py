@@ -215,8 +215,14 @@ def occurrences_of(
         return None
     if not has_repeats:
         return Occurrences(np.arange(len(keys)), len(keys), measured.times, measured.weights, half_life)
+    pair, first = distinct(keys)
+    return Occurrences(pair, len(first), measured.times, measured.weights, half_life)
+
+
+def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which distinct key each one is, numbered in the order of their first rows; and these rows, ascending."""
     _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(first), dtype=np.int64)
     place[order] = np.arange(len(first))
-    return Occurrences(place[groups], len(first), measured.times, measured.weights, half_life)
+    return place[groups], first[order]

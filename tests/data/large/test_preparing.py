@@ -151,10 +151,10 @@ def test_old_events_lose_weight_as_in_memory(tmp_path, tiny, weights):
     check(frame, tmp_path / "unused", Request(min_rating=2, weighing=Weighing(time="time")))
 
 
-def timed(rows=600, moments=40):
+def timed(rows=600, moments=40, seed=0):
     """Events of two kinds, many of them at the same time."""
-    days = np.random.default_rng(1).integers(0, moments, rows)
-    frame = events(rows=rows).assign(kind=lambda f: np.where(f.rating > 2, "view", "cart"))
+    days = np.random.default_rng(seed + 1).integers(0, moments, rows)
+    frame = events(seed, rows).assign(kind=lambda f: np.where(f.rating > 2, "view", "cart"))
     return frame.assign(time=pd.to_datetime(10**9 + 86_400 * days, unit="s"))
 
 
@@ -197,29 +197,61 @@ def test_a_split_by_time_depends_on_no_order_of_several_files(tmp_path, tiny):
                 assert pq.read_table(path).equals(pq.read_table(tmp_path / "large" / path.name)), (by, path.name)
 
 
-def test_too_many_events_for_a_split_by_time_say_how_much_memory_they_take(tmp_path, tiny, monkeypatch):
+@given(data=st.data())
+@LIKELY
+def test_whatever_the_events_a_split_by_time_is_the_same(tmp_path_factory, data):
+    frame = timed(data.draw(st.integers(30, 150)), data.draw(st.sampled_from([3, 40])), data.draw(st.integers(0, 999)))
+    weighing = data.draw(st.sampled_from([{}, {"half_life": 2.0}, {"weights": {"view": 1.0, "cart": 0.3}}]))
+    request = Request(min_rating=data.draw(st.sampled_from([None, 3])), weighing=Weighing(time="time", **weighing))
+    division = data.draw(st.sampled_from([
+        Division(by="time"), Division(0.4, by="time"), Division(by="time", at="2001-09-20"),
+        Division(by="last"), Division(by="last", last=3),
+    ]))  # fmt: skip
+    options = {"min_items": data.draw(st.integers(1, 5)), "division": division}
+    folder = tmp_path_factory.mktemp("any")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "BYTES_PER_PAIR", preparing.MEMORY // data.draw(st.sampled_from([5, 1000])))
+        patch.setattr(assembling, "CHUNK", data.draw(st.sampled_from([7, 10**6])))
+        message = refused(lambda: check(frame, folder, request, **options))
+        if message is not None:  # nothing to predict, say: both refuse it in the same words
+            path = folder / "events.parquet"
+            assert refused(lambda: prepare([path], folder / "large", request, **options)) == message
+    shutil.rmtree(folder)
+
+
+def test_a_split_by_time_keeps_titles_and_users_of_buckets_without_anybody(tmp_path, tiny):
+    items = tmp_path / "items.csv"
+    ids = sorted({*events().item})[3:]
+    pd.DataFrame({"item": ids, "title": [f"№ {i}" for i in ids]}).to_csv(items, index=False)
+    frame = timed().sort_values("user").assign(user=lambda f: np.where(f.user < 50, f.user * 1000 + f.item, f.user))
+    for by in ("time", "last"):  # many users with one item, all in the first buckets
+        request = Request(weighing=Weighing(time="time", half_life=9.0))
+        split = check(frame, tmp_path / by, request, min_items=3, division=Division(by=by), items=items)
+        assert split.table.column_names == ["title"]
+        assert split.train.report.dropped_users > 100
+
+
+def test_a_split_by_time_tells_how_far_it_is(tmp_path, tiny):
     timed().to_parquet(tmp_path / "events.parquet")
-    monkeypatch.setattr(preparing.timed, "BYTES_PER_EVENT", 3 << 20)
-    request, said = Request(weighing=Weighing(time="time")), []
-
-    def run(memory):
-        return prepare(
-            [tmp_path / "events.parquet"], tmp_path / "data", request, min_items=1, division=Division(by="time"),
-            memory=memory, say=said.append,
-        )  # fmt: skip
-
-    with pytest.raises(
-        DataError, match=r"a split by time takes up to 2 GiB of memory for 600 events; .* --memory 2GiB"
-    ):
-        run(1 << 30)
-    assert not (tmp_path / "data").exists()
-    run(2 << 30)
-    assert said[0] == "going on after 1 finished stages of an interrupted run"
+    said = []
+    request, division = Request(weighing=Weighing(time="time", half_life=9.0)), Division(by="last")
+    prepare(
+        [tmp_path / "events.parquet"], tmp_path / "data", request, min_items=1, division=division,
+        tell=lambda *event: said.append(event),
+    )  # fmt: skip
+    assert list(dict.fromkeys(title for title, _, _ in said)) == [
+        "reading events.parquet", "numbering users", "numbering items", "mapping ids", "merging interactions",
+        "finding the latest events", "dividing by time", "writing interactions", "checking",
+    ]  # fmt: skip
+    assert all(total is None or 0 <= done <= total for _, done, total in said)
 
 
 def test_divisions_that_make_no_sense_are_refused():
     for options in ({"by": "users", "at": "2001-01-01"}, {"by": "time", "last": 2}, {"by": "last", "heldout": 0.1}):
         with pytest.raises(DataError, match="the split is by"):
+            Division(**options)
+    for options, message in (({"by": "time", "at": "soon"}, "soon"), ({"by": "last", "last": 0}, "last is 0")):
+        with pytest.raises(DataError, match=message):
             Division(**options)
 
 

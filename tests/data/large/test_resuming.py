@@ -12,10 +12,11 @@ from macrid.data import store
 from macrid.data.large import preparing
 from macrid.data.large.engine import ExhaustedError
 from macrid.data.large.parts import Request
-from macrid.data.large.preparing import prepare
+from macrid.data.large.preparing import Division, prepare
 from macrid.data.large.work import Work
+from macrid.data.weighing import Weighing
 from macrid.errors import DataError
-from tests.data.large.test_preparing import as_text, events, same_folder
+from tests.data.large.test_preparing import as_text, events, same_folder, timed
 from tests.failing import operations, with_failure
 
 FEW = 12  # of the file operations
@@ -53,7 +54,7 @@ def run(source, out, said=None, **options):
     return prepare([source], out, Request(min_rating=2), say=(said if said is not None else []).append, **options)
 
 
-def interrupt(source, out, title):
+def interrupt(source, out, title, run=run):
     """Begin to prepare, and fail in the stage with this title."""
 
     def tell(what, *_):
@@ -75,6 +76,27 @@ def test_what_was_finished_is_not_done_again(source, tmp_path, monkeypatch):
     assert said[0] == "going on after 4 finished stages of an interrupted run"
     same_folder(tmp_path / "whole", tmp_path / "data")
     assert not list(tmp_path.glob(".data*"))
+
+
+@pytest.mark.parametrize("by", ["time", "last"])
+def test_a_split_by_time_goes_on_wherever_it_was_interrupted(source, tmp_path, by):
+    path = tmp_path / "timed.parquet"
+    timed().to_parquet(path)
+    request = Request(weighing=Weighing(time="time", half_life=9.0))
+
+    def divide(_, out, **options):
+        return prepare([path], out, request, min_items=1, division=Division(by=by), **options)
+
+    divide(path, tmp_path / "whole")
+    titles = ["merging interactions", "dividing by time", "writing interactions", "checking"]
+    for title in [*titles, *(["finding the latest events"] if by == "last" else [])]:
+        out = tmp_path / title
+        interrupt(path, out, title, divide)
+        said = []
+        divide(path, out, say=said.append)
+        assert said[0].startswith("going on after")
+        same_folder(tmp_path / "whole", out)
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("change", ["input", "options"])

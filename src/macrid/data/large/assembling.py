@@ -5,7 +5,7 @@ The only things in memory are numbers of users and items, the interactions of he
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,16 +30,25 @@ class Shelf:
         """(codes,)"""
         self._users = [len(part) for part in counts]
 
+    def blocks(self) -> Iterator[slice]:
+        """The codes of users whose interactions are read at once."""
+        return (block for _, _, blocks in self._by_bucket() for block in blocks)
+
     def read(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
-        """An array of each bucket, and which codes it belongs to."""
-        first = 0
-        for folder, users in zip(self._folders, self._users, strict=True):
+        """An array of each block, and which codes it belongs to."""
+        for folder, first, blocks in self._by_bucket():
             array = np.load(folder / f"{name}.npy", mmap_mode="r")
-            for start, stop in _chunks(self.counts[first : first + users]):
-                block = slice(first + start, first + stop)
+            for block in blocks:
                 before = int(self.counts[first : block.start].sum(dtype=np.int64))
                 yield block, np.asarray(array[before : before + int(self.counts[block].sum(dtype=np.int64))])
                 forget(array)
+
+    def _by_bucket(self) -> Iterator[tuple[Path, int, list[slice]]]:
+        """The folder, first code and blocks of each bucket."""
+        first = 0
+        for folder, users in zip(self._folders, self._users, strict=True):
+            chunks = _chunks(self.counts[first : first + users])
+            yield folder, first, [slice(first + start, first + stop) for start, stop in chunks]
             first += users
 
 
@@ -56,15 +65,17 @@ class Numbering:
     """(codes,) the position of each in `items`"""
 
 
-def number_items(shelf: Shelf, in_train: np.ndarray, items: int, ordered: bool) -> Numbering:
-    """Items in order of first appearance among train users, then the others. in_train: of each user's code."""
+def number_items(shelf: Shelf, in_train: Iterable[np.ndarray], items: int, ordered: bool) -> Numbering:
+    """Items in order of first appearance in the train data, then the others.
+
+    in_train: masks of the interactions of one block after the other, as `shelf` reads them.
+    """
     first = np.full(items, np.iinfo(np.int64).max)
     used = np.zeros(items, dtype=bool)
     places = shelf.read("places") if ordered else None
     position = 0
-    for block, columns in shelf.read("items"):
+    for (_, columns), mine in zip(shelf.read("items"), in_train, strict=True):
         used[columns] = True
-        mine = np.repeat(in_train[block], shelf.counts[block])
         rows = np.arange(position, position + len(columns)) if places is None else next(places)[1]
         np.minimum.at(first, columns[mine], rows[mine])
         position += len(columns)
@@ -94,7 +105,7 @@ class Assembly:
             kind = np.dtype(np.int32 if name == "indices" else np.float32)
             with array_file(self.folder / f"everyone.{name}.npy", kind, int(self._starts[-1])) as file:
                 for _, part in self._shelf.read(kinds[name]):
-                    file.write(_bytes(numbering.number[part] if name == "indices" else part))
+                    file.write(as_bytes(numbering.number[part] if name == "indices" else part))
 
     def write_train(self, users: np.ndarray) -> Iterator[int]:
         """The histories of users (positions among all), in this order; yields how many interactions are written."""
@@ -105,7 +116,7 @@ class Assembly:
             done = 0
             with array_file(self.folder / f"train.{name}.npy", source.dtype, int(starts[-1])) as file:
                 for part in self._gathered(source, users):
-                    file.write(_bytes(part))
+                    file.write(as_bytes(part))
                     done += len(part)
                     yield done
 
@@ -152,7 +163,7 @@ class Assembly:
 
     def _write(self, name: str, part: str, array: np.ndarray) -> None:
         with array_file(self.folder / f"{name}.{part}.npy", array.dtype, len(array)) as file:
-            file.write(_bytes(array))
+            file.write(as_bytes(array))
 
 
 def assemble(
@@ -166,7 +177,8 @@ def assemble(
     train = len(order) - sum(heldout_counts)
     in_train = np.zeros(len(shelf.counts), dtype=bool)
     in_train[np.flatnonzero(shelf.counts)[order[:train]]] = True
-    numbering = number_items(shelf, in_train, items, ordered)
+    masks = (np.repeat(in_train[block], shelf.counts[block]) for block in shelf.blocks())
+    numbering = number_items(shelf, masks, items, ordered)
     assembly = Assembly(folder / "data", shelf, weighted)
     yield "writing interactions", 0, total
     assembly.write_everyone(numbering)
@@ -182,15 +194,25 @@ def assemble(
 
 
 @contextmanager
-def array_file(path: Path, kind: np.dtype[Any], length: int) -> Iterator[BinaryIO]:
-    """A file like those of `np.save`, whose numbers are written afterwards."""
+def array_file(path: Path, kind: np.dtype[Any], length: int | None = None) -> Iterator[BinaryIO]:
+    """A file like those of `np.save`, whose numbers are written afterwards. length: None if it is not known yet."""
     with path.open("wb") as file:
-        header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(file, header)
+        start = _write_header(file, kind, length or 0)
         yield file
+        if length is None:
+            written = (file.tell() - start) // kind.itemsize
+            file.seek(0)
+            assert _write_header(file, kind, written) == start  # numpy leaves room for arrays that grow
 
 
-def _bytes(array: np.ndarray) -> Any:
+def _write_header(file: BinaryIO, kind: np.dtype[Any], length: int) -> int:
+    """Returns where it ends."""
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.tell()
+
+
+def as_bytes(array: np.ndarray) -> Any:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 

@@ -188,9 +188,3 @@ def read_bucket(folder: Path, bucket: int, columns: dict[str, Any]) -> dict[str,
         return {name: np.empty(0, kind) for name, kind in columns.items()}
     table = pa.concat_tables([pa.parquet.read_table(file, columns=[*columns], partitioning=None) for file in files])
     return {name: table.column(name).to_numpy() for name in columns}
-
-
-def read_buckets(folder: Path, buckets: int, columns: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The pairs of all users, likewise."""
-    parts = [read_bucket(folder, bucket, columns) for bucket in range(buckets)]
-    return {name: np.concatenate([part.pop(name) for part in parts]) for name in columns}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, Literal
 
 import numpy as np
@@ -21,13 +20,13 @@ import pyarrow as pa
 
 from macrid.data import store
 from macrid.data.databases import hidden_password
-from macrid.data.ids import Ids
-from macrid.data.interactions import HELDOUT, Interactions, ReadReport, are_weighted, check_split
+from macrid.data.interactions import HELDOUT, Interactions, check_split
 from macrid.data.large import mapping, timed
 from macrid.data.large.assembling import Shelf, assemble
 from macrid.data.large.engine import Engine, ExhaustedError, QueryError
 from macrid.data.large.mapping import Events
 from macrid.data.large.merging import Merged, latest, merge, weigh
+from macrid.data.large.opening import Attributes, opened
 from macrid.data.large.parts import (
     Part,
     Request,
@@ -39,10 +38,12 @@ from macrid.data.large.parts import (
 )
 from macrid.data.large.reporting import check_some_left, merged_report, report_on
 from macrid.data.large.work import Work, fingerprint
-from macrid.data.reading import Columns, join_items
-from macrid.data.split import HeldOut, Split
+from macrid.data.reading import Columns
+from macrid.data.split import Split
 from macrid.data.sql import QueryTable
 from macrid.data.tables import ParquetTable, Table
+from macrid.data.temporal import Cut, LastItems, moments_of
+from macrid.data.times import moments
 from macrid.errors import DataError
 from macrid.files import check_free, claimed, replace_folder, writing
 from macrid.version import __version__
@@ -83,10 +84,24 @@ class Division:
 
     def __post_init__(self) -> None:
         check_split(self.heldout, self.by, self.at, self.last)
+        if self.last is not None:
+            LastItems(self.last)
+        if self.at is not None:
+            moments(self.at)
 
     @property
     def is_by_time(self) -> bool:
         return self.by in ("time", "last")
+
+    @property
+    def share(self) -> float:
+        return HELDOUT if self.heldout is None else self.heldout
+
+    def cut(self, buckets: Sequence[Path]) -> Cut:
+        """By time. buckets: see `timed.Bucket`."""
+        if self.by == "last":
+            return LastItems(1 if self.last is None else self.last)
+        return moments_of(timed.moments(buckets), self.at, self.share)
 
 
 def prepare(
@@ -105,7 +120,7 @@ def prepare(
 ) -> Split:
     """Write a prepared folder, going on where an interrupted call with the same arguments stopped.
 
-    The arrays of the split are maps of its files, unless it is divided by time: then all events are in memory.
+    The arrays of the split are maps of its files.
 
     items: a table with one row per item. memory: in bytes, about what to use at most. about: kept in about.json.
     tell: progress. say: is called with remarks.
@@ -174,8 +189,6 @@ class _Job:
     def run(self, items: Any) -> tuple[Split, Interactions | None]:
         """The split, and everyone if there is more than the split; their arrays are maps of files."""
         first, events = self._events()
-        if self._division.is_by_time:
-            timed.check_memory(events.rows, self._division.by, self._memory)
         with closing(Engine(self._work.path("spill"), self._memory // 2)) as engine:
             try:
                 users = self._number_users(engine, events)
@@ -187,15 +200,13 @@ class _Job:
             except QueryError as error:
                 _check_files(events.parts)
                 raise DataError(f"DuckDB cannot read the events ({error})") from error
-        if self._division.is_by_time:
-            return self._divide(
-                events, report_on(first, events, self._request, users), users, item_count["items"], items
-            )
         merged = self._merge(events, users["buckets"], item_count["items"])
         self._work.drop("pairs")
         report = merged_report(report_on(first, events, self._request, users), merged, self._min_items)
-        self._assemble(users["buckets"], item_count["items"], events.is_weighted)
-        return self._opened(report, items, events.is_weighted)
+        more = self._assemble(events, merged["latest"], users["buckets"], item_count["items"], report.source)
+        self._tell("checking", 0, None)
+        table = None if items is None else Attributes(items, report.item_column, self._request.encoding)
+        return opened(self._work, report, table, events.is_weighted, more)
 
     def _events(self) -> tuple[tuple[Table, Columns], Events]:
         """All parts, checked; and the first, which decides what the columns are called."""
@@ -273,13 +284,15 @@ class _Job:
             times = [latest(*read(bucket), items, self._min_items) for bucket in range(buckets)]
             return {"now": max((time for time in times if time is not None), default=0)}
 
-        def make(bucket: int) -> Merged:
+        def make(bucket: int) -> Merged | timed.Bucket:
             pairs, first, users = read(bucket)
+            if self._division.is_by_time:
+                return timed.merge(pairs, first, users, items, self._min_items, half_life)
             if half_life is not None and now is not None:
                 pairs = weigh(pairs, now, half_life)
             return merge(pairs, first, users, items, self._min_items)
 
-        if half_life is not None:
+        if half_life is not None and not self._division.is_by_time:
             self._tell("finding the latest event", 0, None)
             now = self._work.run("latest", find_now)["now"]
         facts = []
@@ -290,104 +303,35 @@ class _Job:
         weights = [fact["weight"] for fact in facts if fact["weight"] is not None]
         totals = ("duplicates", "dropped_users", "dropped_rows", "users", "interactions")
         whole: dict[str, Any] = {name: sum(fact[name] for fact in facts) for name in totals}
+        whole["latest"] = max(fact.get("latest", 0) for fact in facts)
         return {**whole, "longest": max(fact["longest"] for fact in facts), "weight": sum(weights) if weights else None}
 
-    def _assemble(self, buckets: int, items: int, weighted: bool) -> None:
+    def _assemble(self, events: Events, latest: int, buckets: int, items: int, source: str) -> dict[str, Any]:
+        """Write the arrays; returns what `opened` needs besides. latest: the latest event. source: the data's name."""
+        division, folders = self._division, [self._work.path(f"merged-{bucket:05d}") for bucket in range(buckets)]
+
         def make(folder: Path) -> dict[str, Any]:
             (folder / "data").mkdir()
-            shelf = Shelf([self._work.path(f"merged-{bucket:05d}") for bucket in range(buckets)])
+            if division.is_by_time:
+                half_life = self._request.weighing.half_life
+                assembly = timed.Assembly(
+                    folder, folders, items, self._is_ordered, events.is_weighted, half_life, latest, self._tell
+                )
+                return assembly.run(division.cut(folders), source)
+            shelf = Shelf(folders)
             kept = np.flatnonzero(shelf.counts)
             np.save(folder / "kept.npy", kept)
-            ids = mapping.read_ids(self._work.path("users"), kept)
-            division = self._division
-            heldout = HELDOUT if division.heldout is None else division.heldout
+            ids, by_id = mapping.read_ids(self._work.path("users"), kept), division.by == "stable"
             for event in assemble(
-                folder, shelf, ids, items, heldout, division.seed, division.by == "stable", self._is_ordered, weighted
+                folder, shelf, ids, items, division.share, division.seed, by_id, self._is_ordered, events.is_weighted
             ):
                 self._tell(*event)
             return {}
 
-        self._work.run("arrays", make)
+        facts = self._work.run("arrays", make)
         for bucket in range(buckets):
             self._work.drop(f"merged-{bucket:05d}")
-
-    def _divide(
-        self, events: Events, report: ReadReport, users: dict[str, Any], items: int, table: Any
-    ) -> tuple[Split, Interactions | None]:
-        """The split by time, whose arrays it writes, and everyone if there is more."""
-        self._tell("dividing by time", 0, None)
-        pairs = mapping.read_buckets(self._work.path("pairs"), users["buckets"], events.columns)
-        user_ids = mapping.read_ids(self._work.path("users"), np.arange(users["users"]))
-        item_ids = mapping.read_ids(self._work.path("items"), np.arange(items))
-        data = timed.interactions(
-            pairs, user_ids, item_ids, report, min_items=self._min_items, table=table, encoding=self._request.encoding
-        )
-        division, folder = self._division, self._work.path("arrays")
-        split = data.split(division.heldout, division.seed, by=division.by, at=division.at, last=division.last)
-        self._tell("writing interactions", 0, None)
-        if folder.exists():
-            rmtree(folder)
-        (folder / "data").mkdir(parents=True)
-        return split, store.write_arrays(folder / "data", split)
-
-    def _opened(self, report: ReadReport, items: Any, weighted: bool) -> tuple[Split, Interactions | None]:
-        """The split, read from the arrays; what a prepared folder does not keep is deleted."""
-        self._tell("checking", 0, None)
-        folder = self._work.path("arrays")
-        users = mapping.read_ids(self._work.path("users"), np.load(folder / "kept.npy"))
-        order = np.load(folder / "order.npy")
-        with np.load(folder / "numbering.npz") as numbering:
-            codes, used, in_split = numbering["items"], numbering["used"], int(numbering["in_split"])
-        ids = mapping.read_ids(self._work.path("items"), used)
-        table, notes = (
-            (None, ()) if items is None else join_items(ids, items, report.item_column, self._request.encoding)
-        )
-        report = replace(report, notes=(*report.notes, *notes))
-        places = np.searchsorted(used, codes)
-        reader = _Reader(folder / "data", weighted)
-
-        def some_items(positions: np.ndarray) -> tuple[Ids, pa.Table | None]:
-            return ids.take(positions), None if table is None else table.take(pa.array(positions))
-
-        split_items, split_table = some_items(places[:in_split])
-        counts = reader.users("validation_history"), reader.users("test_history")
-        ends = len(order) - sum(counts), len(order) - counts[1]
-        train = reader.matrix("train", in_split)
-
-        def heldout(name: str, part: slice) -> HeldOut:
-            history, target = (reader.matrix(f"{name}_{kind}", in_split) for kind in ("history", "target"))
-            return HeldOut(history, target, users.take(order[part]))
-
-        groups = heldout("validation", slice(*ends)), heldout("test", slice(ends[1], None))
-        data = Interactions(train, users.take(order[: ends[0]]), split_items, split_table, report)
-        if not sum(counts):
-            reader.remove("everyone")
-            return Split(data, *groups, data), None
-        everyone = Interactions(reader.matrix("everyone", len(codes)), users, *some_items(places), report)
-        return Split(data, *groups, everyone), everyone
-
-
-class _Reader:
-    """Matrices whose arrays are in a folder."""
-
-    def __init__(self, folder: Path, weighted: bool) -> None:
-        self._folder, self._weighted = folder, weighted
-
-    def users(self, name: str) -> int:
-        return len(np.load(self._folder / f"{name}.indptr.npy", mmap_mode="r")) - 1
-
-    def matrix(self, name: str, items: int) -> Any:
-        weights = self._folder / f"{name}.weights.npy"
-        count = len(np.load(self._folder / f"{name}.indices.npy", mmap_mode="r"))
-        matrix = store.read_matrix(self._folder, name, (self.users(name), items), count, weights.exists())
-        if weights.exists() and not are_weighted(matrix):
-            weights.unlink()
-            return self.matrix(name, items)
-        return matrix
-
-    def remove(self, name: str) -> None:
-        for part in ("indptr", "indices", "weights"):
-            (self._folder / f"{name}.{part}.npy").unlink(missing_ok=True)
+        return facts
 
 
 class _Remembered(Table):
