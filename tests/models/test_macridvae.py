@@ -14,7 +14,6 @@ from scipy.special import softmax
 import macrid
 from macrid.errors import SettingsError
 from macrid.models.macridvae import LocalTables, MacridVAE, Noise
-from macrid.ops.encoder import kl_divergence
 from macrid.ops.sampled import Sampler, gather
 from macrid.ops.topk import Decoder, Mixture
 from macrid.recipe import PRESETS
@@ -122,17 +121,6 @@ def test_single_precision_loss_agrees_with_algorithm_1(extensions):
     truth = algorithm_1(network, x, noise, 1.0).item()
     single = Noise(noise.gumbel.float(), noise.normal.float(), noise.keep.float())
     assert network.float().loss(histories_of(x), single, 1.0).total.item() == pytest.approx(truth, rel=1e-5)
-
-
-def test_kl_is_that_of_two_normal_distributions_with_its_constant_part():
-    mean = torch.nn.functional.normalize(torch.randn(5, 2, 3, dtype=torch.float64), dim=-1)
-    b = torch.randn(5, 2, 3, dtype=torch.float64)
-    sigma = 0.2 * torch.exp(-b / 2)
-    prior = torch.distributions.Normal(torch.zeros_like(mean), torch.full_like(mean, 0.2))
-    truth = torch.distributions.kl_divergence(torch.distributions.Normal(mean, sigma), prior).sum(dim=(1, 2))
-    torch.testing.assert_close(kl_divergence(mean, b, 0.2), truth)
-    at_prior = kl_divergence(mean, torch.zeros_like(b), 0.2)
-    torch.testing.assert_close(at_prior, torch.full((5,), 2 / (2 * 0.2**2), dtype=torch.float64))
 
 
 def test_gumbel_softmax_draws_concepts_with_their_probabilities():

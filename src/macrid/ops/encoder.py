@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from macrid.ops import kernels
-from macrid.ops.vectors import EPSILON, unit
+from macrid.ops.vectors import EPSILON, by_unit, to_unit, unit
 
 SMALLEST = 0.02  # share added to that of every concept
 
@@ -105,12 +105,46 @@ def sample(hidden: Tensor, normal: Tensor | None, prior_std: float, cosine: bool
 
         directions, kl = Sample.apply(hidden, normal, prior_std, cosine)
         return directions, kl.sum(dim=1)
-    mean, b = posterior(hidden)
-    z = mean if normal is None else mean + normal * prior_std * torch.exp(-0.5 * b)
-    return direction(z, cosine), kl_divergence(mean, b, prior_std)
+    return _Sample.apply(hidden, normal, prior_std, cosine)
 
 
-def kl_divergence(mean: Tensor, b: Tensor, prior_std: float) -> Tensor:
-    """D_KL(N(mu, sigma^2) || N(0, sigma_0^2)), including the constant part of the normalised means: (batch,)."""
-    each = 0.5 * (b + torch.exp(-b) - 1) + mean.square() / (2 * prior_std**2)
-    return each.sum(dim=(1, 2))
+class _Sample(torch.autograd.Function):
+    """`sample` in few passes over memory. With mu = unit(a), e = exp(−b / 2) and sigma = sigma_0 e,
+
+    z = mu + normal · sigma,    D_KL(N(mu, sigma²) || N(0, sigma_0²)) = sum_j (b + e² − 1) / 2 + mu² / (2 sigma_0²).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, normal: Tensor | None, prior_std: float, cosine: bool
+    ) -> tuple[Tensor, Tensor]:
+        a, b = hidden.chunk(2, dim=-1)
+        mean, length, is_unit = to_unit(a)
+        e = torch.mul(b, -0.5).exp_()
+        z = mean if normal is None else torch.addcmul(mean, normal, e, value=prior_std)
+        directions, *scale = to_unit(z) if cosine else (z,)
+        kl = 0.5 * (b.sum(dim=-1) + _square(e) - b.shape[-1]) + _square(mean) / (2 * prior_std**2)
+        ctx.prior_std, ctx.cosine = prior_std, cosine
+        ctx.save_for_backward(mean, length, is_unit, e, normal, directions, *scale)
+        return directions, kl.sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, by_directions: Tensor, by_kl: Tensor) -> tuple[Tensor | None, ...]:
+        mean, length, is_unit, e, normal, directions, *scale = ctx.saved_tensors
+        by_z = by_unit(by_directions, directions, *scale) if ctx.cosine else by_directions
+        half, by_hidden = 0.5 * by_kl[:, None, None], mean.new_empty(*mean.shape[:-1], 2 * mean.shape[-1])
+        by_a, by_b = by_hidden.chunk(2, dim=-1)
+        along = (by_z * mean).sum(dim=-1, keepdim=True).mul_(is_unit)
+        along -= 2 * half / ctx.prior_std**2 * (1 - is_unit)  # the length of a unit vector does not change the KL
+        torch.addcmul(by_z, mean, along, value=-1, out=by_a).div_(length)
+        # by b: half (1 − e²) − by_z normal sigma / 2
+        torch.mul(e, -half, out=by_b)
+        if normal is not None:
+            by_b.addcmul_(by_z, normal, value=-0.5 * ctx.prior_std)
+        by_b.mul_(e).add_(half)
+        return by_hidden, None, None, None
+
+
+def _square(vectors: Tensor) -> Tensor:
+    """|v|²: (…, dim) → (…)."""
+    return torch.linalg.vector_norm(vectors, dim=-1).square_()

@@ -173,16 +173,16 @@ def sum_by_user(values: Tensor, histories: Histories) -> Tensor:
 
 
 class _Rows(torch.autograd.Function):
-    """The row of a small table for each interaction; backward sums in a fixed order, so results are repeatable."""
+    """The row of a small table for each interaction."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, histories: Histories) -> Tensor:
-        ctx.shape, ctx.items = table.shape, histories.items
+        ctx.rows, ctx.histories = len(table), histories
         return F.embedding(histories.items, table)
 
     @staticmethod
     def backward(ctx: Any, by_rows: Tensor) -> tuple[Tensor, None]:
-        return by_rows.new_zeros(ctx.shape).index_add_(0, ctx.items, by_rows), None
+        return sums_by_item(by_rows, ctx.histories, ctx.rows), None
 
 
 def _log_sum_exp_by_user(values: Tensor, histories: Histories) -> Tensor:
@@ -194,35 +194,39 @@ def _log_sum_exp_by_user(values: Tensor, histories: Histories) -> Tensor:
 
 
 class _SumByConcept(torch.autograd.Function):
-    """A and Q of `sum_by_concept`; dropped items cost nothing."""
+    """A and Q of `sum_by_concept`; dropped items cost nothing but in Q, which sums over rows of c² and x²."""
 
     @staticmethod
     def forward(
         ctx: Any, table: Tensor, log_assignment: Tensor, histories: Histories, keep: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        assignment = F.embedding(histories.items, log_assignment).exp_()  # x_ui c_ik, (interactions, concepts)
-        if histories.values is not None:
-            assignment.mul_(histories.values.to(assignment.dtype)[:, None])
-        squares = torch.segment_reduce(assignment.square(), "sum", offsets=histories.offsets)
-        kept, weights, places = histories, assignment, None
-        if keep is not None:
-            places = keep.nonzero()[:, 0]
-            kept = histories.where(places)
-            weights = assignment.index_select(0, places).mul_(keep.index_select(0, places)[:, None])
-        ctx.save_for_backward(table, assignment, weights, places)
+        x = None if histories.values is None else histories.values.to(table.dtype)
+        places = None if keep is None else keep.nonzero()[:, 0]
+        kept = histories if places is None else histories.where(places)
+        c, at, kept_at = log_assignment, histories.items, kept.items
+        if len(at) < len(c):  # fewer to exponentiate
+            c, at = F.embedding(at, c), torch.arange(len(at), device=at.device)
+            kept_at = at if places is None else places
+        c = c.exp()
+        weights = F.embedding(kept_at, c)  # keep_i x_ui c_ik, (kept, concepts)
+        for factor in (x, keep):
+            if factor is not None:
+                weights.mul_((factor if places is None else factor.index_select(0, places))[:, None])
+        squares = _bags(c.square(), at, histories.offsets, None if x is None else x.square())
+        ctx.save_for_backward(table, log_assignment, weights, x)
         ctx.histories, ctx.kept = histories, kept
         return sums_of_rows(table, weights, kept), squares
 
     @staticmethod
     def backward(ctx: Any, by_sums: Tensor, by_squares: Tensor) -> tuple[Tensor | None, ...]:
-        table, assignment, weights, places = ctx.saved_tensors
+        table, log_assignment, weights, x = ctx.saved_tensors
         histories, kept = ctx.histories, ctx.kept
         by_table = sums_of_users(by_sums, weights, kept, len(table))
         by_weights = dots(by_sums, table, kept).mul_(weights)  # by the logs of the weights
-        by_log = assignment.square().mul_(by_squares.mul(2).index_select(0, histories.own_rows))
-        by_log = by_log.add_(by_weights) if places is None else by_log.index_add_(0, places, by_weights)
-        by_assignment = by_log.new_zeros(len(table), by_log.shape[1])
-        return by_table, by_assignment.index_add_(0, histories.items, by_log), None, None
+        order, rows, offsets = histories.by_item
+        x = None if x is None else x.square().index_select(0, order)
+        by_log = _padded(_bags(2 * by_squares, rows, offsets, x), len(table)).mul_(log_assignment.mul(2).exp_())
+        return by_table, by_log.add_(sums_by_item(by_weights, kept, len(table))), None, None
 
 
 class _Dots(torch.autograd.Function):
@@ -253,8 +257,13 @@ def sums_of_users(values: Tensor, weights: Tensor, histories: Histories, items: 
     concepts = values.shape[1]
     of_concept = rows[:, None] * concepts + torch.arange(concepts, device=rows.device)
     weights = F.embedding(order, weights).view(-1)
-    total = _bags(values.flatten(0, 1), of_concept.view(-1), offsets * concepts, weights)
-    return F.pad(total, (0, 0, 0, items - len(total)))
+    return _padded(_bags(values.flatten(0, 1), of_concept.view(-1), offsets * concepts, weights), items)
+
+
+def sums_by_item(values: Tensor, histories: Histories, items: int) -> Tensor:
+    """(interactions, n) → (items, n), in a fixed order, so results are repeatable."""
+    order, _, offsets = histories.by_item
+    return _padded(_bags(values.contiguous(), order, offsets), items)
 
 
 def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
@@ -270,7 +279,13 @@ def dots(values: Tensor, table: Tensor, histories: Histories) -> Tensor:
     return torch.stack(columns, dim=1)
 
 
-def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+def _padded(sums: Tensor, items: int) -> Tensor:
+    """With rows of 0 for the items after the last one that somebody has."""
+    return F.pad(sums, (0, 0, 0, items - len(sums)))
+
+
+def _bags(table: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The weighted sum of the rows at the indices between one offset and the next."""
     return F.embedding_bag(indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True)
 
 

@@ -18,15 +18,24 @@ def unit(vectors: Tensor) -> Tensor:
 class _Unit(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor) -> Tensor:
-        length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-        radial = (length > EPSILON).to(vectors.dtype)  # shorter vectors are scaled by a constant
-        length = length.clamp_(min=EPSILON)
-        result = vectors / length
-        ctx.save_for_backward(result, length, radial)
+        result, length, is_unit = to_unit(vectors)
+        ctx.save_for_backward(result, length, is_unit)
         return result
 
     @staticmethod
     def backward(ctx: Any, by_result: Tensor) -> Tensor:
-        result, length, radial = ctx.saved_tensors
-        along = (by_result * result).sum(dim=-1, keepdim=True).mul_(radial)
-        return torch.addcmul(by_result, result, along, value=-1).div_(length)
+        return by_unit(by_result, *ctx.saved_tensors)
+
+
+def to_unit(vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`unit`, what it divides by (…, 1), and 1 for vectors of unit length, 0 for shorter ones (…, 1)."""
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    is_unit = (length > EPSILON).to(vectors.dtype)  # shorter vectors are scaled by a constant
+    length = length.clamp_(min=EPSILON)
+    return vectors / length, length, is_unit
+
+
+def by_unit(by_result: Tensor, result: Tensor, length: Tensor, is_unit: Tensor) -> Tensor:
+    """The gradient by the vectors, from that by `unit` of them."""
+    along = (by_result * result).sum(dim=-1, keepdim=True).mul_(is_unit)
+    return torch.addcmul(by_result, result, along, value=-1).div_(length)
