@@ -213,17 +213,25 @@ def ids(items):
 
 
 def still_box(element):
-    """Where an element is on the screen, once it no longer moves: what is drawn above it may still arrive."""
+    """Where an element is on the screen, once it can be used and no longer moves: what is above it may still arrive."""
     boxes = [None, None]
 
     def is_still():
         element.scroll_into_view_if_needed()
         boxes[:] = boxes[1], element.bounding_box()
         time.sleep(0.1)
-        return boxes[0] == boxes[1] is not None
+        return boxes[0] == boxes[1] is not None and element.is_enabled()
 
     wait_until(is_still, lambda: f"it moves: {boxes}")
     return boxes[1]
+
+
+def press(slider, key, times=1):
+    """Press a key on a slider, once it can be used."""
+    wait_until(lambda: slider.is_enabled() and slider.get_attribute("aria-disabled") != "true")
+    slider.focus()
+    for _ in range(times):
+        slider.page.keyboard.press(key)
 
 
 def wait_until(fact, message=lambda: "timed out"):

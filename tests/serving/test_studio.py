@@ -10,7 +10,7 @@ from statistics import mean, median
 import pytest
 from benchmarks.studio import PAINT, WATCH, answer_times
 
-from tests.serving.browser import READ, Site, ids, still_box, wait_until
+from tests.serving.browser import READ, Site, ids, press, still_box, wait_until
 
 LATE = """const original = fetch;
 globalThis.fetch = async (...parameters) => {
@@ -31,13 +31,6 @@ def knob_of(studio, concept="bags", name="size"):
 
 def open_bags(visit, site, **options):
     return visit(site, f"?user={USER}&concept={site.concept('bags')['concept']}&list=concept", **options)
-
-
-def press(slider, key, times=1):
-    wait_until(lambda: slider.is_enabled() and slider.get_attribute("aria-disabled") != "true")
-    slider.focus()
-    for _ in range(times):
-        slider.page.keyboard.press(key)
 
 
 @pytest.mark.alone

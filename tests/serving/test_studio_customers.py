@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from macrid import runs
-from tests.serving.browser import Site, still_box, wait_until
+from tests.serving.browser import Site, press, still_box, wait_until
 from tests.serving.test_studio_views import AXE, check_texts, check_width
 
 PAGE = 15
@@ -138,7 +138,7 @@ def test_nothing_on_says_what_to_do_and_how_things_are(visit, shop_site):
 def test_a_slider_moves_all_customers_and_the_numbers_are_those_of_the_api(visit, shop_site):
     studio = opened(visit, shop_site)
     slider = studio.one(".trial-sliders .slider").first
-    slider.press("End")
+    press(slider, "End")
     wait_until(lambda: moves_in(studio))
     found = shop_site.post("/cohort", moves=moves_in(studio), most=500)
     says(studio, headline(found))

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, press, wait_until
 
 MOST_TABS = 20  # before the first slider
 MOVED = re.compile(r"(towards|move)=[^&]+")
@@ -29,7 +29,7 @@ def test_the_tour_has_three_steps_blocks_nothing_and_comes_once(visit, shop_site
     studio.button("Next").click()
     assert "2. Watch the list" in tour.inner_text()
     wait_until(studio.one("#knobs .slider").first.is_enabled)
-    studio.one("#knobs .slider").first.press("End")  # what it is about can be tried meanwhile
+    press(studio.one("#knobs .slider").first, "End")  # what it is about can be tried meanwhile
     wait_until(lambda: "towards=" in studio.page.evaluate("location.href"))
     studio.button("Next").click()
     assert "3. Whose list is it?" in tour.inner_text()
@@ -141,7 +141,7 @@ def test_the_last_list_stays_while_the_service_is_away_and_goes_on_when_it_is_ba
     before = studio.shown()
     wait_until(studio.one("#knobs .slider").first.is_enabled)
     studio.context.set_offline(True)
-    studio.one("#knobs .slider").first.press("End")
+    press(studio.one("#knobs .slider").first, "End")
     away = studio.one(".away")
     away.wait_for()
     assert "No connection. This is the last list" in away.inner_text()

@@ -141,9 +141,14 @@ def test_what_a_segment_has_more_often_is_what_the_api_says(map_of, shop_site, p
         for value in profile["more"]
     ]
     assert any(value["label"] == "bags" and value["inside"] > 0.9 for value in profile["more"])
-    numbers = {number["attribute"]: number for number in profile["numbers"]}
-    price = studio.one(".trait").filter(has_text="price").locator(".trait-text").inner_text()
-    assert price == f"{numbers['price']['inside_text']} here, {numbers['price']['outside_text']} elsewhere"
+    said = studio.one("h4:text-is('Higher or lower') + .traits .trait").evaluate_all(TRAITS)
+    assert said == [
+        [
+            number["attribute"].replace("popularity", "customers per item"),
+            f"{number['inside_text']} here, {number['outside_text']} elsewhere",
+        ]
+        for number in profile["numbers"]
+    ]
     customers, who = profile["customers"], studio.one(".segment-least strong")
     assert who.inner_text() == f"{customers['at_least'][1]} of {customers['total']} customers"
     studio.one("#segment-least").fill("4")

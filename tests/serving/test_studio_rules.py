@@ -3,7 +3,7 @@
 import json
 from urllib.parse import parse_qs, urlsplit
 
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, press, wait_until
 
 
 def open_rules(studio):
@@ -177,8 +177,7 @@ def test_what_is_pushed_comes_first_and_how_strongly_is_a_slider(visit, shop_sit
     boost = {"where": f"category = '{value}'", "amount": 0.7}
     studio.shows(shop_site.recommended(user="test-0", rules={"boosts": [boost]}))
     strength = studio.page.get_by_role("slider", name=f"How strongly: {boost['where']}")
-    strength.focus()
-    strength.press("End")
+    press(strength, "End")
     boost["amount"] = 3
     studio.shows(shop_site.recommended(user="test-0", rules={"boosts": [boost]}))
     assert studio.one(".rules-told").inner_text() == "1 pushed"

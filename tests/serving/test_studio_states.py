@@ -12,7 +12,7 @@ import pytest
 
 import macrid
 from macrid import runs
-from tests.serving.browser import Site, ids, wait_until
+from tests.serving.browser import Site, ids, press, wait_until
 from tests.serving.test_studio_views import AXE, HOSTILE, check_texts, check_width
 
 USER = "test-5"
@@ -425,7 +425,7 @@ def test_what_is_undone_is_undone_in_the_comparison(moved, shop_site):
     studio.one(".fine > summary").click()
     studio.one(f"#pill-{shop_site.concept('bags')['concept']}").click()
     share = studio.share("bags")
-    share.press("End")
+    press(share, "End")
     wait_until(lambda: studio.shown() != after)
     now = studio.shown()
     studio.tab("compare")

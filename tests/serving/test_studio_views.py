@@ -10,7 +10,7 @@ from benchmarks.studio import SLIDER
 
 import macrid
 from macrid import runs
-from tests.serving.browser import Site, ids, ready, wait_until
+from tests.serving.browser import Site, ids, press, ready, wait_until
 
 TABS = ("picks", "walk", "map", "report")
 WIDTHS = (320, 390, 768, 1280, 1920)
@@ -80,7 +80,7 @@ def check_width(studio, *where):
 
 def test_every_tab_fits_any_screen_contacts_no_other_site_and_shows_no_raw_values(visit, shop_site):
     studio = visit(shop_site)
-    studio.one(SLIDER).first.press("End")
+    press(studio.one(SLIDER).first, "End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -150,7 +150,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(visit, shop_site, width):
 
     if width < 1000:
         studio.one(".drawer-toggle").click()
-    studio.one(SLIDER).first.press("End")
+    press(studio.one(SLIDER).first, "End")
     studio.one(".badge:visible").first.wait_for()
     for name in TABS:
         open_tab(studio, name)
@@ -305,7 +305,7 @@ def test_knobs_work_without_titles_names_and_pictures(visit, trained, tmp_path):
     with Site(tmp_path / "run") as site:
         studio = visit(site, "?item=3&item=5")
         knob = studio.one("#knobs .knob .slider:enabled").first
-        knob.press("Home")  # this user is at the end already
+        press(knob, "Home")  # this user is at the end already
         move = studio.turned(knob)
         studio.shows(site.recommended(history=["3", "5"], moves=[move]))
         for name in TABS:
