@@ -170,6 +170,11 @@ class Studio:
         self.one(f"#tab-{name}").click()
         self.page.wait_for_selector(f"#view-{name}:not([hidden])")
 
+    @property
+    def url(self):
+        """The address as the page has it; `page.url` is the last one that playwright was sent, which may be another."""
+        return self.page.evaluate("location.href")
+
     def shown(self, label="Recommended"):
         """Ids of the cards, in order."""
         return self.list(label).locator(".card").evaluate_all(READ)
@@ -194,8 +199,8 @@ class Studio:
 
     def turned(self, slider):
         """The only move in the address, once it agrees with the slider."""
-        wait_until(lambda: (move := MOVE.search(self.page.url)) and abs(float(move[3]) - self.value(slider)) < 1e-4)
-        concept, dimension, to = MOVE.search(self.page.url).groups()
+        wait_until(lambda: (move := MOVE.search(self.url)) and abs(float(move[3]) - self.value(slider)) < 1e-4)
+        concept, dimension, to = MOVE.search(self.url).groups()
         return {"concept": int(concept), "dimension": int(dimension), "to": float(to)}
 
 

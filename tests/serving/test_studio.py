@@ -150,8 +150,8 @@ def test_the_address_restores_the_page_and_back_and_forward_work(visit, shop_sit
     moves = [{"concept": k, "share": 1}, move()]
     expected = shop_site.recommended(k, **WHO, moves=moves)
     studio.shows(expected)
-    wait_until(lambda: "share=" in studio.page.url and "move=" in studio.page.url)
-    other = visit(shop_site, ready=False).open(studio.page.url.removeprefix(shop_site.address + "/"))
+    wait_until(lambda: "share=" in studio.url and "move=" in studio.url)
+    other = visit(shop_site, ready=False).open(studio.url.removeprefix(shop_site.address + "/"))
     other.shows(studio.shown())
     again = other.knob("bags", "size")
     wait_until(lambda: other.value(again) == studio.value(slider))
@@ -259,8 +259,8 @@ def test_a_group_is_dragged_wider_on_the_bar_and_the_others_make_room(visit, sho
     studio.page.mouse.down()
     studio.page.mouse.move(x - 0.2 * before * bar["width"], y, steps=4)
     studio.page.mouse.up()
-    wait_until(lambda: "share=" in studio.page.url)
-    share = float(re.search(rf"share={k}%3A([.\d]+)", studio.page.url)[1])
+    wait_until(lambda: "share=" in studio.url)
+    share = float(re.search(rf"share={k}%3A([.\d]+)", studio.url)[1])
     assert share == pytest.approx(0.8 * before, abs=0.02)
     studio.shows(shop_site.recommended(**WHO, moves=[{"concept": k, "share": share}]))
     studio.button("Undo").click()
@@ -283,8 +283,8 @@ def test_more_of_and_less_of_come_first_and_move_the_whole_list(visit, shop_site
     assert answer["differences"][0]["name"] == name
     wait_until(lambda: rows.first.locator(".towards-does").inner_text().startswith("now "))
     assert studio.one(".status-terms").inner_text().startswith(name)
-    wait_until(lambda: "towards=" in studio.page.url)
-    other = visit(shop_site, f"?{studio.page.url.partition('?')[2]}")
+    wait_until(lambda: "towards=" in studio.url)
+    other = visit(shop_site, f"?{studio.url.partition('?')[2]}")
     other.shows(moved)
     assert other.value(other.towards(label)) == 2
     studio.button(f"Reset {label}").click()

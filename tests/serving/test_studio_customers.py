@@ -51,7 +51,7 @@ def says(studio, text):
 
 def moves_in(studio):
     """Those of sliders for more or less of something, from the address."""
-    found = parse_qs(urlsplit(studio.page.url).query).get("towards", [])
+    found = parse_qs(urlsplit(studio.url).query).get("towards", [])
     return [{"towards": name, "amount": float(amount)} for name, amount in (text.rsplit(":", 1) for text in found)]
 
 
@@ -117,7 +117,7 @@ def test_a_customer_opens_in_recommendations_with_the_sliders_that_are_on(visit,
     worst = shop_site.post("/cohort", moves=moves, most=500)["losses"][0]["id"]
     studio.button(f"Customer {worst}", ".trial").first.click()
     studio.shows(shop_site.recommended(user=worst, moves=moves))
-    assert f"user={worst}" in studio.page.url
+    assert f"user={worst}" in studio.url
     studio.tab("customers")
     studio.button("Customer test-3", ".customers-table").click()
     studio.shows(shop_site.recommended(user="test-3", moves=moves))

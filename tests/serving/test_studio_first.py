@@ -95,7 +95,7 @@ def test_the_whole_story_without_a_mouse(visit, shop_site):
     keyboard.press("Enter")
     wish = [{"towards": "size", "amount": 0.6}]
     studio.shows(shop_site.recommended(user="test-0", moves=wish))
-    moved = MOVED.search(studio.page.url)[0]
+    moved = MOVED.search(studio.url)[0]
     studio.list().locator(".card-open").first.focus()
     first = studio.shown()[0]
     keyboard.press("Tab")
@@ -112,7 +112,7 @@ def test_the_whole_story_without_a_mouse(visit, shop_site):
     studio.shows(shop_site.recommended(user="test-0"))
     keyboard.press("Control+y")
     wait_until(lambda: studio.shown()[0] == first)
-    assert MOVED.search(studio.page.url)[0] == moved
+    assert MOVED.search(studio.url)[0] == moved
 
 
 def test_an_empty_history_stays_empty_after_a_reload(visit, shop_site):

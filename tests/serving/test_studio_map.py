@@ -165,7 +165,7 @@ def test_a_segment_limits_recommendations_or_is_kept_out_and_undone(map_of, shop
     studio.button("Only recommend from this", ".segment").click()
     studio.shows(shop_site.recommended(user="test-5", rules={"include": chosen}))
     assert set(studio.shown()) <= set(chosen)
-    assert set(rules_in(studio.page.url)["include"]) == set(chosen)
+    assert set(rules_in(studio.url)["include"]) == set(chosen)
     studio.page.get_by_role("button", name="Undo", exact=True).last.click()
     studio.shows(shop_site.recommended(user="test-5"))
     studio.tab("map")
@@ -225,7 +225,7 @@ def test_a_segment_is_taken_to_its_customers_or_into_the_history(map_of, shop_si
     chosen = select(studio, places, shop_site.concept("shoes")["concept"])
     studio.one("#segment-least").fill("3")
     studio.one("#segment-meet").click()
-    wait_until(lambda: "view=customers" in studio.page.url)
+    wait_until(lambda: "view=customers" in studio.url)
     cohort = studio.page.evaluate("() => JSON.parse(sessionStorage.getItem('macrid-cohort'))")
     assert (set(cohort["items"]), cohort["at_least"]) == (set(chosen), 3)
     assert isinstance(cohort["name"], str)
@@ -233,7 +233,7 @@ def test_a_segment_is_taken_to_its_customers_or_into_the_history(map_of, shop_si
     studio.button("Add to history", ".segment").click()
     history = [item["id"] for item in shop_site.get("/users/test-5")["history"]]
     studio.tab("picks")
-    wait_until(lambda: set(studio.history()) <= {*history, *chosen} and f"item={chosen[0]}" in studio.page.url)
+    wait_until(lambda: set(studio.history()) <= {*history, *chosen} and f"item={chosen[0]}" in studio.url)
     studio.shows(shop_site.recommended(history=list(dict.fromkeys([*history, *chosen]))))
 
 

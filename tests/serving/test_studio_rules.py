@@ -14,7 +14,7 @@ def open_rules(studio):
 
 
 def rules_in(studio):
-    return json.loads(parse_qs(urlsplit(studio.page.url).query).get("rules", ["{}"])[0])
+    return json.loads(parse_qs(urlsplit(studio.url).query).get("rules", ["{}"])[0])
 
 
 def test_rules_shape_the_list_and_are_part_of_its_link(visit, shop_site):
@@ -33,7 +33,7 @@ def test_rules_shape_the_list_and_are_part_of_its_link(visit, shop_site):
     studio.shows(shop_site.recommended(user="test-0", rules=rules))
     wait_until(lambda: "of the items; similarity" in studio.one(".rules").inner_text())
     wait_until(lambda: rules_in(studio) == rules)
-    again = visit(shop_site, f"?{urlsplit(studio.page.url).query}")
+    again = visit(shop_site, f"?{urlsplit(studio.url).query}")
     again.shows(studio.shown())
     assert again.one(".rules-told").inner_text() == "price < 40 · variety 0.4 · at most 3 per colour"
     studio.button("Clear rules").click()
@@ -75,7 +75,7 @@ def test_a_pinned_item_comes_first_and_an_excluded_one_not_at_all(visit, shop_si
     studio.shows(shop_site.recommended(user="test-0", rules=rules))
     assert second not in studio.shown()
     wait_until(lambda: rules_in(studio) == rules)
-    again = visit(shop_site, f"?{urlsplit(studio.page.url).query}")
+    again = visit(shop_site, f"?{urlsplit(studio.url).query}")
     again.shows(studio.shown())
     again.one(".rules > summary").click()
     assert again.one(".rules-told").inner_text() == "1 pinned · 1 excluded"
@@ -108,7 +108,7 @@ def test_shelves_are_rows_by_share_under_the_names_of_concepts(visit, shop_site)
     wait_until(lambda: heads.locator(".row-name").all_inner_texts() == [shelf["name"] for shelf in expected])
     studio.shows([item["id"] for shelf in expected for item in shelf["items"]])
     assert "%" in heads.first.inner_text()
-    wait_until(lambda: "list=shelves" in studio.page.url)
+    wait_until(lambda: "list=shelves" in studio.url)
     open_rules(studio)
     where = studio.one("#rule-where")
     where.fill("category = 'bags'")
@@ -205,7 +205,7 @@ def test_the_list_is_as_long_as_somebody_wants(visit, shop_site):
     studio.shows(longer[:6])
     studio.page.get_by_label("How many").select_option("48")
     studio.shows(longer)
-    again = visit(shop_site, f"?{urlsplit(studio.page.url).query}")
+    again = visit(shop_site, f"?{urlsplit(studio.url).query}")
     again.shows(longer)
     studio.button("Undo").click()
     studio.shows(longer[:6])

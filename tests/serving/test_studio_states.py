@@ -118,7 +118,7 @@ def test_names_are_kept_apart_changed_and_deleted_and_that_can_be_undone(moved):
 def test_another_tab_sees_what_is_saved(moved):
     studio, _ = moved
     other = studio.context.new_page()
-    other.goto(studio.page.url)
+    other.goto(studio.url)
     other.get_by_role("button", name="Saved", exact=True).click()
     other.locator("dialog.saved .state").wait_for()
     open_saved(studio)
@@ -410,7 +410,7 @@ def test_sides_are_chosen_swapped_and_part_of_the_link(moved, visit, shop_site, 
     studio.button("Swap sides").click()
     shows_both(studio, others, shown)
     stranger = visit(shop_site, ready=False)
-    stranger.page.goto(studio.page.url)
+    stranger.page.goto(studio.url)
     shows_both(stranger, others, shown)
     assert "kept" in column(stranger, "Right").inner_text()
     studio.page.go_back()

@@ -96,7 +96,7 @@ def test_another_start_keeps_everything_again(strip):
     wait_until(lambda: studio.one(".walk-keeps [aria-pressed=false]").count() == 1)
     other = next(stop for stop in answer["items"] if not stop["start"])
     studio.one(f'{STRIP} li[data-id="{other["id"]}"] .walk-here').click(force=True)
-    wait_until(lambda: f"from={other['id']}" in studio.page.url)
+    wait_until(lambda: f"from={other['id']}" in studio.url)
     wait_until(lambda: studio.one(".walk-keeps [aria-pressed=false]").count() == 0)
     assert studio.one(".walk-item strong").inner_text() == other["title"]
 

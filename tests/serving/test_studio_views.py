@@ -181,7 +181,7 @@ def test_a_walk_shows_the_stops_of_the_api(visit, shop_site):
     first = next(stop["id"] for stop in walked["items"] if not stop["start"])
     again = shop_site.post("/traverse", item=first, dimension=size, steps=8, keep_start=True)
     wait_until(lambda: strip.locator("li").evaluate_all(read) == ids(again["items"]))
-    assert f"from={first}" in studio.page.url
+    assert f"from={first}" in studio.url
 
 
 @pytest.mark.slow
@@ -380,7 +380,7 @@ def test_failures_are_shown_and_can_be_retried(visit, shop_site):
         failure.wait_for()
         studio.page.unroute("**/v1/recommend")
         failure.get_by_role("button", name="Try again").click()
-        user = re.search(r"user=([\w-]+)", studio.page.url)[1]
+        user = re.search(r"user=([\w-]+)", studio.url)[1]
         studio.shows(shop_site.recommended(user=user))
         failure.wait_for(state="hidden")
     for path, tab in (("traverse", "walk"), ("map", "map"), ("report", "report")):
@@ -414,4 +414,4 @@ def test_the_page_asks_for_the_token(visit, shop_run):
         assert picture.get_attribute("src").startswith("data:image/svg+xml")
         other = visit(site, "#token=open%20sesame")
         other.shows(studio.shown())
-        assert "sesame" not in other.page.url
+        assert "sesame" not in other.url
