@@ -43,7 +43,7 @@ class Adam:
         count: Tensor | None = None,
         norm: Tensor | None = None,
     ) -> None:
-        """One step with the gradients clipped to a norm of `clip`.
+        """One step with the gradients clipped to a norm of `clip`, in place.
 
         by_rows: table → gradient of its `rows` (rows, dim), all distinct; other rows keep their moments.
         count: how many of the rows count, all if None.
@@ -79,11 +79,7 @@ class Adam:
                 adam(parameter, mean, square, gradient, step, scale, self.learning_rate, self.l2)
             return
         means, squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-        torch._fused_adam_(
-            list(gradients), list(gradients.values()), means, squares, [], steps,
-            lr=self.learning_rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=self.l2, eps=EPSILON, amsgrad=False,
-            maximize=False, grad_scale=scale,
-        )  # fmt: skip
+        self._fused([*gradients], [*gradients.values()], means, squares, steps, scale)
 
     def _step_rows(self, table: Tensor, gradient: Tensor, rows: Tensor, count: Tensor | None, scale: Tensor) -> None:
         state = self.state[table]
@@ -93,9 +89,23 @@ class Adam:
 
             adam_rows(table, mean, square, gradient, rows, count, step, scale, self.learning_rate, self.l2)
             return
-        gradient = gradient / scale + self.l2 * table[rows]
-        row_mean = mean[rows].lerp_(gradient, 1 - BETAS[0])
-        row_square = square[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        mean[rows], square[rows] = row_mean, row_square
-        spread = (row_square / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
-        table[rows] -= self.learning_rate / (1 - BETAS[0] ** step) * row_mean / spread
+        wholes = (table, mean, square)
+        parts = [whole.index_select(0, rows) for whole in wholes]
+        self._fused([parts[0]], [gradient.contiguous()], [parts[1]], [parts[2]], [step], scale)
+        for whole, part in zip(wholes, parts, strict=True):
+            whole.index_copy_(0, rows, part)
+
+    def _fused(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        means: list[Tensor],
+        squares: list[Tensor],
+        steps: list[Tensor],
+        scale: Tensor,
+    ) -> None:
+        torch._fused_adam_(
+            parameters, gradients, means, squares, [], steps,
+            lr=self.learning_rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=self.l2, eps=EPSILON, amsgrad=False,
+            maximize=False, grad_scale=scale,
+        )  # fmt: skip
