@@ -26,7 +26,7 @@ FASTER = 2.5
 """How many times faster sampling has to be."""
 LONG_HISTORIES = 30.0, 8.0
 """With more items per user than the first, how many times: how well sampling trains was measured for short ones."""
-SLOW_EPOCH = 2.0
+SLOW_EPOCH = 0.5
 """Seconds of an exact epoch below which sampling is not worth it."""
 ENCODER = 60
 """Operations as costly as an exponential for every number of the components, in either kind of step."""
