@@ -118,6 +118,17 @@ def test_a_best_item_that_the_sample_for_log_z_misses_is_listed(monkeypatch):
     check(found, truth_of(decoder, question), torch.zeros(1, 200, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_concepts_without_any_weight_count_for_nothing(monkeypatch, half):
+    constants(monkeypatch)
+    monkeypatch.setattr(cells, "_cpu_dtype", lambda: torch.bfloat16 if half else torch.float32)
+    decoder = catalogue("groups", 400, 3, 5, 0)
+    question = question_of(decoder, 4, 0)
+    question.log_weights[:3, 0], question.log_weights[1, 1] = -torch.inf, -torch.inf
+    found = search.search(decoder, arrange(decoder, group(decoder.items, 20)), question, 5)
+    check(found, truth_of(decoder, question), torch.zeros(4, 400, dtype=torch.bool))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(["random", "groups", "copies", "lengths", "one"]), items=st.integers(1, 300),
