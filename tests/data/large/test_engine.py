@@ -12,7 +12,7 @@ import pytest
 from macrid.data import sql
 from macrid.data.interactions import Interactions
 from macrid.data.large import preparing
-from macrid.data.large.engine import Engine, _Work
+from macrid.data.large.engine import Engine, QueryError, _Work
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import Query, prepare
 from macrid.data.sql import QueryTable
@@ -134,6 +134,13 @@ def test_a_disk_that_fills_while_spilling_is_an_error_of_one_line(tmp_path):
     with pytest.raises(DataError, match=r"the disk is full \(.*failed to offload") as raised:
         engine.run(f"COPY (SELECT range AS x, random() AS y FROM range(4000000) ORDER BY y) TO '{tmp_path}/x.parquet'")
     assert "\n" not in str(raised.value)
+    engine.close()
+
+
+def test_a_column_called_quota_is_no_full_disk(tmp_path):
+    engine = Engine(tmp_path / "spill", 20 << 20, threads=1)
+    with pytest.raises(QueryError, match="quota"):
+        engine.run("SELECT quota FROM (SELECT 1 AS a)")
     engine.close()
 
 

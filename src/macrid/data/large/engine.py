@@ -85,7 +85,10 @@ class Engine:
         if not isinstance(error, self._errors.Error):
             return error
         reason = first_line(error)
-        if any(text in str(error) for text in ("No space left", "max_temp_directory_size", "File too large", "quota")):
+        if any(
+            text in str(error)
+            for text in ("No space left", "max_temp_directory_size", "File too large", "Disk quota exceeded")
+        ):
             return ExhaustedError(f"{self.folder.parent}: the disk is full ({reason})")
         if isinstance(error, self._errors.OutOfMemoryException):
             return ExhaustedError(f"not enough memory ({reason}); allow more with --memory")
