@@ -65,6 +65,11 @@ def test_the_weight_halves_with_every_half_life_before_the_latest_event_in_use()
     assert weights(later) == weights(data)
 
 
+def test_events_before_1970_lose_weight_like_any_others():
+    early = FRAME.assign(timestamp=FRAME.day * DAY - 10**9)
+    assert weights(read(early, half_life=2)) == weights(read(half_life=2))
+
+
 def test_very_old_events_still_weigh_something():
     frame = FRAME.assign(timestamp=[0, 0, 0, 10**9, 0])
     assert set(weights(read(frame, half_life=1e-6)).values()) == {1.0, np.float32(2.0**-20)}

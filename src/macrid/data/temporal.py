@@ -142,8 +142,7 @@ class LastItems:
         times = _first_times(log)
         counts = np.bincount(rows)
         from_end = np.where(counts[rows] > 2 * self.last, _places_from_end(rows, times, counts), 2 * self.last)
-        kept = (_until(log, times, rows, from_end < count * self.last).times for count in (2, 1))
-        first, second = (int(part.max(initial=0)) for part in kept if part is not None)
+        first, second = (_until(log, times, rows, from_end < count * self.last).latest() for count in (2, 1))
         return first, second
 
     def check(self, source: str, longest: int) -> None:
@@ -281,12 +280,14 @@ class Moments:
     """When interactions happened, in order, from arrays that are sorted and need not be in memory."""
 
     def __init__(self, parts: Sequence[np.ndarray]) -> None:
-        """parts: microseconds, in order."""
-        self._parts = [part for part in parts if len(part)]
-        self.first, self.latest = min(int(part[0]) for part in self._parts), max(int(part[-1]) for part in self._parts)
+        """parts: microseconds, in order; only one of them is held at a time."""
+        self._parts = parts
+        ends = [(len(part), int(part[0]), int(part[-1])) for part in parts if len(part)]
+        lengths, firsts, lasts = zip(*ends, strict=True)
+        self._length, self.first, self.latest = sum(lengths), min(firsts), max(lasts)
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._length
 
     def __getitem__(self, place: int) -> int:
         """The moment that as many others precede."""
@@ -303,10 +304,7 @@ def moments_of(times: Moments, at: Any, heldout: float = HELDOUT) -> TwoMoments:
     first, latest = times.first, times.latest
     span = f"the data are from {moment_text(first)} to {moment_text(latest)}"
     if at is None:
-        if not 0 < heldout < 0.5:
-            raise DataError(
-                f"heldout is {heldout}; for a split by time, give a share of the interactions, between 0 and 0.5"
-            )
+        check_share(heldout)
         count = len(times)
         start, end = (times[min(int((1 - part * heldout) * count), count - 1)] for part in (2, 1))
     else:
@@ -324,6 +322,14 @@ def moments_of(times: Moments, at: Any, heldout: float = HELDOUT) -> TwoMoments:
     return TwoMoments(start, end)
 
 
+def check_share(heldout: float) -> None:
+    """An error if this is no share of the interactions for each of validation and test."""
+    if not 0 < heldout < 0.5:
+        raise DataError(
+            f"heldout is {heldout}; for a split by time, give a share of the interactions, between 0 and 0.5"
+        )
+
+
 def _check_inside(moment: int, first: int, latest: int, span: str) -> None:
     if moment <= first:
         raise DataError(f"nothing happened before {moment_text(moment)}; {span}, choose a moment in between")
@@ -333,7 +339,7 @@ def _check_inside(moment: int, first: int, latest: int, span: str) -> None:
 
 def _places_from_end(rows: np.ndarray, times: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """(pairs,) 0 for the last interaction of its user, 1 for the one before, …"""
-    order = np.lexsort((np.arange(len(rows)), times, rows))
+    order = np.lexsort((times, rows))
     ends = np.cumsum(counts)
     from_end = np.empty(len(rows), dtype=np.int64)
     from_end[order] = ends[rows[order]] - 1 - np.arange(len(rows))

@@ -230,4 +230,8 @@ def moments(at: Any) -> Sequence[int]:
     values = at if isinstance(at, tuple | list) else (at,)
     if len(values) not in (1, 2):
         raise DataError(f"at has {len(values)} moments; give that of the test, or those of validation and test")
-    return [parse_moment(value) for value in values]
+    found = [parse_moment(value) for value in values]
+    if found != sorted(set(found)):
+        start, end = map(moment_text, found)
+        raise DataError(f"validation begins at {start} and the test at {end}; give two moments, the earlier one first")
+    return found

@@ -24,6 +24,7 @@ from macrid.errors import DataError
 OLDEST = 20  # half-lives after which an event loses no more weight: a history of old events still is one
 SMALLEST = float(np.finfo(np.float32).tiny)
 LISTED = 10
+EARLIEST = int(np.iinfo(np.int64).min)  # before all moments
 
 
 @dataclass(frozen=True)
@@ -180,10 +181,15 @@ class Occurrences:
         weights = np.ones(len(self.pair)) if self.weights is None else self.weights
         if self.half_life is not None:
             assert self.times is not None
-            weights = aged(weights, self.times, int(self.times.max(initial=0)) if now is None else now, self.half_life)
+            weights = aged(weights, self.times, self.latest() if now is None else now, self.half_life)
         heaviest = np.full(self.pairs, SMALLEST)
         np.maximum.at(heaviest, self.pair, weights)
         return heaviest.astype(np.float32)
+
+    def latest(self) -> int:
+        """The moment of the last event; EARLIEST if there are none."""
+        assert self.times is not None
+        return int(self.times.max(initial=EARLIEST))
 
     def of(self, keep: np.ndarray) -> Occurrences:
         """Of some interactions, by a mask (pairs,)."""

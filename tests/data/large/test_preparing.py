@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from macrid.data.interactions import Interactions
 from macrid.data.large import assembling, preparing
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import Division, prepare
+from macrid.data.large.timed import moments
 from macrid.data.weighing import Weighing
 from macrid.errors import DataError
 
@@ -246,11 +249,61 @@ def test_a_split_by_time_tells_how_far_it_is(tmp_path, tiny):
     assert all(total is None or 0 <= done <= total for _, done, total in said)
 
 
+def test_a_split_by_time_finds_the_column_of_times(tmp_path):
+    frame, request, division = timed(), Request(), Division(by="time")
+    in_memory(frame, tmp_path / "small", Request(weighing=Weighing(time=True)), division=division)
+    frame.to_parquet(tmp_path / "events.parquet")
+    prepare([tmp_path / "events.parquet"], tmp_path / "large", request, min_items=1, division=division)
+    assert (tmp_path / "small" / "train.indices.npy").read_bytes() == (
+        tmp_path / "large" / "train.indices.npy"
+    ).read_bytes()
+    events().to_parquet(tmp_path / "untimed.parquet")
+    with pytest.raises(DataError, match="time"):
+        prepare([tmp_path / "untimed.parquet"], tmp_path / "none", request, min_items=1, division=division)
+    assert not (tmp_path / ".none.preparing").exists()
+
+
+def test_moments_are_found_in_more_files_than_can_be_open(tmp_path):
+    resource = pytest.importorskip("resource")
+    folders = [tmp_path / f"{number}" for number in range(300)]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        np.save(folder / "moments.npy", np.arange(number, dtype=np.int64))  # none in the first
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = os.open(os.devnull, os.O_RDONLY)
+    os.close(in_use)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 64, hard))
+    try:
+        times = moments(folders)
+        assert len(times) == 300 * 299 // 2
+        assert times.before(2) == 298 + 299
+        assert times[598] == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_arrays_of_unknown_length_are_complete_without_assertions(tmp_path):
+    code = """
+import sys, numpy as np
+from pathlib import Path
+from macrid.data.large.assembling import array_file
+with array_file(Path(sys.argv[1]), np.dtype(np.int32)) as file:
+    file.write(np.arange(5, dtype=np.int32).tobytes())
+"""
+    subprocess.run([sys.executable, "-O", "-c", code, tmp_path / "a.npy"], check=True)
+    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2, 3, 4]
+
+
 def test_divisions_that_make_no_sense_are_refused():
     for options in ({"by": "users", "at": "2001-01-01"}, {"by": "time", "last": 2}, {"by": "last", "heldout": 0.1}):
         with pytest.raises(DataError, match="the split is by"):
             Division(**options)
-    for options, message in (({"by": "time", "at": "soon"}, "soon"), ({"by": "last", "last": 0}, "last is 0")):
+    for options, message in (
+        ({"by": "time", "at": "soon"}, "soon"),
+        ({"by": "time", "at": "2001-02-01,2001-01-01"}, "2001-02-01.*2001-01-01.*the earlier one first"),
+        ({"by": "time", "heldout": 500}, "heldout is 500.*between 0 and 0.5"),
+        ({"by": "last", "last": 0}, "last is 0"),
+    ):
         with pytest.raises(DataError, match=message):
             Division(**options)
 

@@ -66,7 +66,7 @@ class Numbering:
 
 
 def number_items(shelf: Shelf, in_train: Iterable[np.ndarray], items: int, ordered: bool) -> Numbering:
-    """Items in order of first appearance in the train data, then the others.
+    """Items in order of first appearance in the train data, then the others in order of their codes.
 
     in_train: masks of the interactions of one block after the other, as `shelf` reads them.
     """
@@ -202,7 +202,8 @@ def array_file(path: Path, kind: np.dtype[Any], length: int | None = None) -> It
         if length is None:
             written = (file.tell() - start) // kind.itemsize
             file.seek(0)
-            assert _write_header(file, kind, written) == start  # numpy leaves room for arrays that grow
+            end = _write_header(file, kind, written)
+            assert end == start  # numpy leaves room for arrays that grow
 
 
 def _write_header(file: BinaryIO, kind: np.dtype[Any], length: int) -> int:

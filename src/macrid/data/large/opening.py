@@ -27,7 +27,7 @@ class Attributes(NamedTuple):
 
 
 def opened(
-    work: Work, report: ReadReport, attributes: Attributes | None, weighted: bool, more: dict[str, Any]
+    work: Work, report: ReadReport, attributes: Attributes | None, more: dict[str, Any]
 ) -> tuple[Split, Interactions | None]:
     """The split, and everyone if there is more than the split; what a prepared folder does not keep is deleted.
 
@@ -43,7 +43,7 @@ def opened(
     report = replace(report, notes=(*report.notes, *notes, *more.get("notes", ())))
     report = replace(report, mean_weight=more.get("mean_weight", report.mean_weight))
     places = np.searchsorted(used, codes)
-    reader = Reader(folder / "data", weighted)
+    reader = Reader(folder / "data")
 
     def some_items(positions: np.ndarray) -> tuple[Ids, pa.Table | None]:
         return ids.take(positions), None if table is None else table.take(pa.array(positions))
@@ -71,8 +71,8 @@ def opened(
 class Reader:
     """Matrices whose arrays are in a folder."""
 
-    def __init__(self, folder: Path, weighted: bool) -> None:
-        self._folder, self._weighted = folder, weighted
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def users(self, name: str) -> int:
         return len(np.load(self._folder / f"{name}.indptr.npy", mmap_mode="r")) - 1

@@ -3,7 +3,8 @@
 The stages, each of which leaves its files in a folder beside the target: what DuckDB cannot read as it is, rewritten;
 users and items numbered; pairs of them distributed over buckets of users; the pairs of each bucket merged; the arrays.
 From one file the folder is what `Interactions.read(file).split(…)` and `store.write` make of it. The rows of several
-files have no order of their own: they count as one file sorted by user id, then item id.
+files have no order of their own: they count as one file sorted by user id, then item id, but for items that are not in
+the split, which are in the order of their ids.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from macrid.data.reading import Columns
 from macrid.data.split import Split
 from macrid.data.sql import QueryTable
 from macrid.data.tables import ParquetTable, Table
-from macrid.data.temporal import Cut, LastItems, moments_of
+from macrid.data.temporal import Cut, LastItems, check_share, moments_of
 from macrid.data.times import moments
+from macrid.data.weighing import EARLIEST
 from macrid.errors import DataError
 from macrid.files import check_free, claimed, replace_folder, writing
 from macrid.version import __version__
@@ -88,6 +90,8 @@ class Division:
             LastItems(self.last)
         if self.at is not None:
             moments(self.at)
+        elif self.by == "time":
+            check_share(self.share)
 
     @property
     def is_by_time(self) -> bool:
@@ -126,7 +130,9 @@ def prepare(
     tell: progress. say: is called with remarks.
     """
     _check(request, min_items, memory)
-    request = replace(request, timed=division.is_by_time)
+    if division.is_by_time:
+        weighing = request.weighing
+        request = replace(request, timed=True, weighing=replace(weighing, time=weighing.time or True))
     remedy = "nothing was changed; free some space or choose another folder, then the same command goes on"
     with claimed(out, DataError), writing(out, DataError, remedy):
         check_free(out, overwrite, DataError, replaceable=store.FILES)
@@ -206,7 +212,7 @@ class _Job:
         more = self._assemble(events, merged["latest"], users["buckets"], item_count["items"], report.source)
         self._tell("checking", 0, None)
         table = None if items is None else Attributes(items, report.item_column, self._request.encoding)
-        return opened(self._work, report, table, events.is_weighted, more)
+        return opened(self._work, report, table, more)
 
     def _events(self) -> tuple[tuple[Table, Columns], Events]:
         """All parts, checked; and the first, which decides what the columns are called."""
@@ -303,7 +309,7 @@ class _Job:
         weights = [fact["weight"] for fact in facts if fact["weight"] is not None]
         totals = ("duplicates", "dropped_users", "dropped_rows", "users", "interactions")
         whole: dict[str, Any] = {name: sum(fact[name] for fact in facts) for name in totals}
-        whole["latest"] = max(fact.get("latest", 0) for fact in facts)
+        whole["latest"] = max(fact.get("latest", EARLIEST) for fact in facts)
         return {**whole, "longest": max(fact["longest"] for fact in facts), "weight": sum(weights) if weights else None}
 
     def _assemble(self, events: Events, latest: int, buckets: int, items: int, source: str) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def merge(
         "users": int(np.count_nonzero(counts * enough)),
         "interactions": int(keep.sum()),
         "weight": None,
-        "latest": int(log.times.max(initial=0)),
+        "latest": log.latest(),
     }
     kept = firsts[keep]
     kept_places = None if places is None else places[kept]
@@ -158,7 +158,20 @@ class Assembly:
 
 def moments(buckets: Sequence[Path]) -> Moments:
     """When the interactions of all users happened."""
-    return Moments([np.load(folder / "moments.npy", mmap_mode="r") for folder in buckets])
+    return Moments(_Files([folder / "moments.npy" for folder in buckets]))
+
+
+class _Files(Sequence[np.ndarray]):
+    """Arrays on disk, each mapped when it is asked for: there may be more of them than files that can be open."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, place: Any) -> Any:
+        return np.load(self._paths[place], mmap_mode="r")
 
 
 class _Writing:
