@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -144,12 +145,15 @@ def test_a_row_without_an_id_is_named(folder, missing):
     refuse(folder, r"part-1.parquet, column 'item': row 5 has no id \(1 such row in all\)")
 
 
-def test_a_rating_that_is_no_number_is_named(folder):
+@pytest.mark.parametrize("others", [{}, {"rating": 5.0}], ids=["many ratings", "one rating"])
+def test_a_rating_that_is_no_number_is_named(folder, others):
     part = folder / "part-1.parquet"
-    frame = pd.read_parquet(part).astype({"rating": float})
+    frame = pd.read_parquet(part).astype({"rating": float}).assign(**others)
     frame.loc[frame.index[4], "rating"] = np.nan
-    frame.to_parquet(part)
-    refuse(folder, "part-1.parquet, column 'rating': row 5 is empty or NaN; a finite number", Request(min_rating=2))
+    for keeps_nan in (True, False):  # pandas writes a null
+        columns = {name: pa.array(frame[name].to_numpy(), from_pandas=not keeps_nan) for name in frame}
+        pq.write_table(pa.table(columns), part)
+        refuse(folder, "part-1.parquet, column 'rating': row 5 is empty or NaN; a finite number", Request(min_rating=2))
     refuse(folder, "column 'rating': row 5 is empty", Request(min_rating=2, rating="rating"))
 
 

@@ -131,8 +131,10 @@ def check_ratings(engine: Engine, events: Events) -> None:
             continue
         column = quoted(part.columns["rating"])
         bad = f"{column} IS NULL OR NOT isfinite(CAST({column} AS DOUBLE))"
-        query = f"SELECT min(file_row_number), arg_min({column}, file_row_number) FROM {scan([part], True)} WHERE {bad}"
-        first, value = engine.rows(query)[0]
+        bad = f"FILTER (WHERE {bad})"  # of rows, DuckDB would skip groups by their statistics, which leave out NaN
+        first, value = engine.rows(
+            f"SELECT min(file_row_number) {bad}, arg_min({column}, file_row_number) {bad} FROM {scan([part], True)}"
+        )[0]
         if first is not None:
             shown = "empty or NaN" if value is None or np.isnan(value) else str(value)
             raise DataError(
