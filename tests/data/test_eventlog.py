@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from macrid.data import eventlog
+from macrid.data.databases import hidden_password, without_password
 from macrid.data.eventlog import Event, open_log
 from macrid.errors import DatabaseError
 
@@ -199,6 +200,11 @@ def test_a_file_that_another_process_writes_to_for_too_long_is_an_error(tmp_path
         ),
         ("sqlite:///", "not the URL of a database"),
         ("events.db", "not the URL of a database"),
+        ("127.0.0.1:5432:shop:ann:hidden1", "a text that is not shown.*: not the URL of a database"),
+        ("[db]\nuser = ann\npassword = hidden1", "not the URL of a database"),
+        ('{"user": "ann", "password": "hidden1"}', "not the URL of a database"),
+        ("postgres//ann:hidden1@host/name", "not the URL of a database"),
+        ("postgresql:ann:hidden1", "not the URL of a database"),
         ("sqlite:////nowhere/at/all/events.db", "unable to open database file"),
         ("postgresql://ann:hid/den1@host:x/name", "not a PostgreSQL URL; percent-encode"),
         ("postgresql://ann:hidden1@127.0.0.1:1/name", r"\*\*\*@127.0.0.1:1/name: .*refused"),
@@ -209,6 +215,15 @@ def test_a_wrong_address_is_one_line_without_the_password(url, message):
         open_log(url)
     assert "hid" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_driver_takes_for_a_host_is_not_shown():
+    for password in ("hid1@hid2", "hid1/hid2", "hid1@hid2/hid3?hid4", "hid1#hid2:hid3"):
+        url = f"postgresql+psycopg://ann:{password}@127.0.0.1/name"
+        message = without_password("failed to resolve host 'hid1' or 'hid2', 'hid3', 'hid4'", url)
+        assert "hid2" not in message
+        assert all(part not in message for part in ("hid1", "hid3", "hid4") if part in password)
+        assert "hid" not in hidden_password(url)
 
 
 def test_a_wrong_password_is_not_shown(postgres):

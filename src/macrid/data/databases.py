@@ -16,6 +16,7 @@ PASSWORD = re.compile(r"(://[^:/@]*:)(.*)@")
 UNENCODED = re.compile(r"://[^:/@]*:(?!\d+[/?])[^@]*[/?#@][^@]*@")
 """A password with a character that ends it; a port may come before an @, too."""
 POSTGRES = re.compile(r"(postgresql|postgres)(\+psycopg)?://")
+LIKE_A_URL = re.compile(r"[A-Za-z][\w+.-]*://\S{0,300}")
 EXAMPLES = "sqlite:///events.db (a relative path; four slashes for an absolute one) or postgresql://user@host/name"
 NETWORK_TIMEOUT = 5  # seconds without a sign of life from a server
 BUSY_TIMEOUT = 5.0  # seconds to wait for another process that writes to the same file
@@ -27,9 +28,9 @@ def hidden_password(url: str) -> str:
 
 
 def without_password(message: str, url: str) -> str:
-    """A driver mistakes what follows an @ in a password for the host, and names it."""
+    """A driver mistakes what follows an @ or a / in a password for the host or the database, and names it."""
     match = PASSWORD.search(url)
-    for part in match[2].split("@") if match else ():
+    for part in re.split("[@/?#:]", match[2]) if match else ():
         message = message.replace(part, "***") if len(part) > 2 else message
     return message
 
@@ -40,7 +41,8 @@ def is_postgres(url: str) -> bool:
         return True
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return False
-    raise DatabaseError(f"{hidden_password(url)!r}: not the URL of a database; use one such as {EXAMPLES}")
+    shown = repr(hidden_password(url)) if LIKE_A_URL.fullmatch(url) else "a text that is not shown, as it may be secret"
+    raise DatabaseError(f"{shown}: not the URL of a database; use one such as {EXAMPLES}")
 
 
 def sqlite_path(url: str) -> Path:

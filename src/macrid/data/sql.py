@@ -109,7 +109,7 @@ def read_url(text: str | None, file: Path | None, variable: str) -> str:
             start = opened.read(10_000)
         if start.startswith(SQLITE_FILE):
             return f"sqlite:///{file}"
-        return start.decode().strip()
+        return start.decode("utf-8-sig").strip()
     except OSError as error:
         raise DatabaseError(f"{file}: cannot be read ({error.strerror})") from None
     except UnicodeError:

@@ -45,6 +45,8 @@ def test_folders_below_are_read_and_marks_of_finished_jobs_ignored(folder):
     (folder / "_SUCCESS").touch()
     (folder / ".part-1.parquet.crc").touch()
     assert [path.name for path in files_of([str(folder)])] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert files_of([f"{folder}/*"]) == files_of([str(folder)])
+    assert files_of([f"{folder}/_S*"]) == [folder / "_SUCCESS"]  # asked for
     split = prepare(files_of([str(folder)]), folder.parent / "out", Request(), min_items=1)
     assert split.train.report.rows == 600
 

@@ -18,6 +18,7 @@ UNFINISHED = (".tmp", ".part", ".partial", ".crdownload", ".filepart", ".inprogr
 BYTES_PER_ROW = 128  # of memory, that events take at most while they are prepared in it
 SHORTEST_ROW = 20  # bytes of text
 COMPRESSION = 4
+ASIDE = (".", "_")  # begins the names of what is no table, such as _SUCCESS and checksums
 BEING_WRITTEN = ("_temporary", "_delta_log")
 
 
@@ -37,10 +38,15 @@ def _files_of(source: str) -> Iterator[Path]:
     elif path.exists() or not glob.has_magic(source):
         yield path  # whoever reads it says if it is missing
     else:
-        matches = sorted(glob.glob(source, recursive=True))
+        matches = sorted(map(Path, glob.glob(source, recursive=True)))
+        for match in matches:
+            if match.name in BEING_WRITTEN:
+                raise DataError(_why_not_whole(match))
+        if not path.name.startswith(ASIDE):
+            matches = [match for match in matches if not match.name.startswith(ASIDE)]
         if not matches:
             raise DataError(f"{source}: no file matches; check the pattern (relative to {Path.cwd()})")
-        for match in map(Path, matches):
+        for match in matches:
             yield from _files_in(match) if match.is_dir() else (match,)
 
 
@@ -52,9 +58,9 @@ def _files_in(folder: Path) -> Iterator[Path]:
         for name in BEING_WRITTEN:
             if name in folders:
                 raise DataError(_why_not_whole(where / name))
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        folders[:] = sorted(name for name in folders if not name.startswith(ASIDE))
         for name in sorted(names):
-            if not name.startswith((".", "_")):  # such as _SUCCESS and checksums
+            if not name.startswith(ASIDE):
                 is_empty = False
                 _check_name(folder, where / name)
                 yield where / name
