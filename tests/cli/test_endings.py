@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from macrid import cli
 from macrid.cli import data as data_command
 from macrid.cli.common import number_or_name, one_line
+from macrid.cli.train import _again
 from macrid.data import store
 from macrid.errors import DataError
 
@@ -241,3 +242,26 @@ def test_files_that_never_end_are_refused(invoke, trained_run, tmp_path):
     ):
         code, _, err = invoke(*words)
         assert (code, err) == (1, "error: /dev/full: is a device or a pipe; write its content to a file first\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "start"),
+    [
+        ({}, "macrid"),
+        ({"MACRID_LAUNCHED": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, "macrid"),
+        ({"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, "torchrun --nproc-per-node 2 -m macrid"),
+    ],
+    ids=["one process", "--processes", "torchrun"],
+)
+def test_the_command_that_continues_a_training_starts_as_many_processes(monkeypatch, environment, start):
+    for name in ("MACRID_LAUNCHED", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    if "WORLD_SIZE" in environment:
+        environment = environment | {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["macrid", "train", "my data", "--out", "run", "--overwrite"])
+    assert _again() == f"{start} train 'my data' --out run --resume"
+    if start != "macrid":
+        monkeypatch.setenv("WORLD_SIZE", "4")
+        assert _again().endswith("--resume, with the same options for torchrun on every machine")

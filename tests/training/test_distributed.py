@@ -27,7 +27,7 @@ from macrid.settings import MacridVAESettings, TrainingSettings
 from macrid.training import checkpoint as checkpoints
 from macrid.training import cost, distributed, loop
 from macrid.training.adam import Adam
-from macrid.training.distributed import check_possible, join
+from macrid.training.distributed import LostError, check_possible, join, losses_explained
 from macrid.training.mesh import Mesh
 from tests.ranks import run_in_processes
 from tests.truth import in_single_precision, runs_kernels, use_kernels
@@ -337,9 +337,9 @@ def train_on_different_data(folder):
     split = split_of()
     ranks = join("cpu")
     matrix = split.train.matrix[ranks.rank :] if ranks.rank else split.train.matrix
-    with pytest.raises(DataError, match="rank 1 has other interactions than rank 0"):
+    with pytest.raises(DataError, match="rank 1 has different interactions from rank 0"):
         macrid.MacridVAE(concepts=2, dim=4).fit(matrix, epochs=1, device="cpu")
-    with pytest.raises(DataError, match="rank 1 has other settings than rank 0"):
+    with pytest.raises(DataError, match="rank 1 has different settings from rank 0"):
         macrid.MacridVAE(concepts=2 + ranks.rank, dim=4).fit(split.train, epochs=1, device="cpu")
     with pytest.raises(SettingsError, match="2 processes are more than the 1 train users"):
         macrid.MacridVAE(concepts=2, dim=4).fit(split.train.matrix[:1], epochs=1, device="cpu")
@@ -446,3 +446,19 @@ def test_a_model_without_epochs_takes_one_process(tmp_path):
     result = CliRunner().invoke(app, ["train", "x", "--out", str(tmp_path), "--model", "ease", "--processes", "2"])
     assert isinstance(result.exception, SettingsError)
     assert "ease is not trained in epochs; remove --processes" in str(result.exception)
+
+
+def test_a_lost_process_is_said_without_places_in_foreign_code():
+    ranks = join("cpu")
+    ranks.size = 2
+    gloo = (
+        "[/build/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:14752. This is typically caused"
+        " by a remote worker crashing. Check the logs"
+    )
+    with pytest.raises(LostError) as raised, losses_explained(ranks):
+        raise RuntimeError(gloo)
+    assert str(raised.value).startswith(
+        "lost another process of the training (Connection closed by peer [127.0.0.1]:14752); "
+    )
+    with pytest.raises(RuntimeError, match="shapes"), losses_explained(ranks):
+        raise RuntimeError("shapes differ")

@@ -156,8 +156,7 @@ def train(
             if follows:
                 raise typer.Exit(130) from None
             if (out / TRAINING).is_dir():
-                words = [word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")]
-                error_console.print(f"continue with: {shlex.join(['macrid', *words])} --resume", soft_wrap=True)
+                error_console.print(f"continue with: {_again()}", soft_wrap=True)
             raise
     if follows:
         return
@@ -191,6 +190,18 @@ def _take_place(processes: int) -> bool:
     if follows:
         console.quiet = error_console.quiet = True
     return follows
+
+
+def _again() -> str:
+    """The command that continues an interrupted one."""
+    from macrid.training.distributed import LAUNCHED, is_launched
+
+    words = ["macrid", *(word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")), "--resume"]
+    if is_launched() and not os.environ.get(LAUNCHED):
+        words = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1"), "-m", *words]
+        if os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:
+            return f"{shlex.join(words)}, with the same options for torchrun on every machine"
+    return shlex.join(words)
 
 
 def _start_processes(processes: int, recipe: Recipe) -> NoReturn:

@@ -13,6 +13,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
 
+CODE_PLACE = re.compile(r"^\[[^\]]*\]\s*")  # of gloo's code
 TIMEOUT = timedelta(minutes=10)  # of anything that all processes do together
 NO_LIMIT = timedelta(days=365)  # of waiting for what the first process does alone
 SHORT = 5.0  # seconds to wait for the end of the first process, which may be due to the same error
@@ -173,8 +175,10 @@ def losses_explained(ranks: Ranks) -> Iterator[None]:
     except (dist.DistError, RuntimeError) as error:
         if ranks.size == 1 or not _is_loss(error):
             raise
+        reason = CODE_PLACE.sub("", first_line(error)).partition(". ")[0]
         raise LostError(
-            f"lost another process of the training ({first_line(error)[:200]}); continue with --resume"
+            f"lost another process of the training ({reason[:200]}); what it says itself is the cause, and --resume"
+            " continues from the last checkpoint"
         ) from error
 
 
@@ -230,9 +234,9 @@ def check_same(facts: dict[str, str], device: torch.device) -> None:
         for name, equal in zip(facts, (theirs == everyone[0]).all(dim=1).tolist(), strict=True):
             if not equal:
                 different[name].append(rank)
-    problems = [f"{_ranks(ranks)} other {name}" for name, ranks in different.items() if ranks]
+    problems = [f"{_ranks(ranks)} different {name}" for name, ranks in different.items() if ranks]
     if problems:
-        raise DataError(f"{' and '.join(problems)} than rank 0; give all processes the same")
+        raise DataError(f"{' and '.join(problems)} from rank 0; give all processes the same")
 
 
 def _ranks(ranks: Sequence[int]) -> str:
