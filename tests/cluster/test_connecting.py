@@ -3,9 +3,12 @@
 import socket
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from macrid.cluster import connecting
+import macrid
+from macrid.cluster import connecting, recommending
 from macrid.cluster.connecting import Resources, check, connected, without_credentials
 from macrid.cluster.trials import share_of
 from macrid.errors import ClusterError
@@ -60,6 +63,22 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setattr(connecting, "find_spec", lambda name: None)
     with pytest.raises(ClusterError, match=r"pip install 'macrid\[cluster\]'"), connected("local"):
         pass
+
+
+def test_a_cluster_is_asked_for_before_events_are_read(batch_run, tmp_path, monkeypatch):
+    pq.write_table(pa.table({"user": [1], "item": [2]}), tmp_path / "events.parquet")
+
+    def unreachable(address):
+        raise ClusterError(f"{address}: nobody there")
+
+    monkeypatch.setattr(recommending, "connected", unreachable)
+    monkeypatch.setattr(recommending.Divider, "divide", lambda *_, **__: pytest.fail("divided"))
+    source, output = tmp_path / "events.parquet", tmp_path / "recs"
+    with pytest.raises(ClusterError, match="nobody there"):
+        recommending.recommend_in_parts(
+            macrid.load(batch_run), batch_run, source, output, recommending.Lists(), columns={}, ray="auto"
+        )
+    assert not output.exists()
 
 
 def test_ray_needs_a_folder_to_write_to(invoke, batch_run, tmp_path):

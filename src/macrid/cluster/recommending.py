@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pyarrow as pa
@@ -89,13 +91,16 @@ def recommend_in_parts(
     """
     files = files_of([str(source)])
     recommend_many(model, {}, lists.n, **lists.rules)  # what is wrong with the rules is wrong for everybody
-    with claimed(output, errors.DataError):
+    with claimed(output, errors.DataError), _removed_if_empty(output), ExitStack() as stack:
         chosen = parts or number_of_parts(files)
         for path in files:
             if not path.exists():
                 raise errors.DataError(f"{path}: no such file; check the path (relative to {Path.cwd()})")
         about = describe(run, files, chosen, {**columns, **lists.rules, "n": lists.n})
         job = JobFolder(output, about, overwrite)
+        resources = None
+        if ray not in (None, "local") and not job.is_done:
+            resources = stack.enter_context(connected(ray))  # an error before any work is done
 
         def divide(folder: Path) -> Divided:
             divider = Divider(folder, model.items, chosen, source.name)
@@ -107,7 +112,7 @@ def recommend_in_parts(
         task = Task(run.resolve(), about["run"], device, output.resolve(), job.events.resolve(), found, lists)
         done = found.parts - len(missing)
         progress(Progress(done=done, parts=found.parts))
-        for _ in _here(model, task, missing) if ray is None else _on_ray(ray, task, missing):
+        for _ in _here(model, task, missing) if ray is None else _on_ray(ray, resources, task, missing):
             done += 1
             progress(Progress(done=done, parts=found.parts))
         counts = _summed(job.counts(found.parts))
@@ -116,6 +121,19 @@ def recommend_in_parts(
     _warn(found, counts, lists.n)
     kept = {name: counts[name] for name in ("users", "left_out")}
     return {"output": str(output), **kept, "unknown": found.unknown, "rows": counts["rows"], "parts": found.parts}
+
+
+@contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """Remove a new folder after an error, unless something is in it."""
+    is_new = not folder.exists()
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _here(model: Recommender, task: Task, numbers: list[int]) -> Iterator[int]:
@@ -217,11 +235,14 @@ class Worker:
         return {"part": [number], "error": [kind], "message": [message]}
 
 
-def _on_ray(address: str, task: Task, numbers: list[int]) -> Iterator[int]:
-    """Write parts with all cores of a cluster, or all its GPUs; yields each that is done."""
+def _on_ray(address: str, known: Resources | None, task: Task, numbers: list[int]) -> Iterator[int]:
+    """Write parts with all cores of a cluster, or all its GPUs; yields each that is done.
+
+    known: what the cluster has, if there is a connection already.
+    """
     if not numbers:
         return
-    with connected(address) as resources:
+    with connected(address) if known is None else nullcontext(known) as resources:
         made = _from_afar if address.startswith("ray://") else _answers
         for answer in made(resources, task, numbers):
             if answer["error"]:
@@ -248,10 +269,9 @@ def _answers(resources: Resources, task: Task, numbers: list[int]) -> Iterator[d
     try:
         yield from parts.iter_rows()
     except ray.exceptions.RayError as error:
-        reason = without_credentials(first_line(error))[:200]
         raise ClusterError(
-            f"workers died again and again ({reason}); memory may have run out; finished parts are kept, so the same"
-            " command goes on from there"
+            f"Ray stopped, or its workers died again and again ({_reason(error)}); memory may have run out; finished"
+            " parts are kept, so the same command goes on from there"
         ) from None
 
 
@@ -285,11 +305,14 @@ def _from_afar(resources: Resources, task: Task, numbers: list[int]) -> Iterator
                 yield answer
         ray.get(working)
     except (ray.exceptions.RayError, ConnectionError) as error:
-        reason = without_credentials(first_line(error))[:200]
         raise ClusterError(
-            f"the connection to the cluster was lost ({reason}); finished parts are kept, so the same command goes on"
-            " from there"
+            f"the connection to the cluster was lost ({_reason(error)}); finished parts are kept, so the same command"
+            " goes on from there"
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    return shorten(without_credentials(first_line(error)), 120, placeholder=" …")
 
 
 def _uses_gpus(resources: Resources, device: str) -> bool:
