@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -12,10 +13,10 @@ from macrid.data import store
 from macrid.data.large import preparing
 from macrid.data.large.engine import ExhaustedError
 from macrid.data.large.parts import Request
-from macrid.data.large.preparing import Division, prepare
+from macrid.data.large.preparing import Division, Query, prepare
 from macrid.data.large.work import Work
 from macrid.data.weighing import Weighing
-from macrid.errors import DataError
+from macrid.errors import DatabaseError, DataError
 from tests.data.large.test_preparing import as_text, events, same_folder, timed
 from tests.failing import operations, with_failure
 
@@ -147,6 +148,27 @@ def test_an_error_in_a_later_file_leaves_nothing_behind(source, tmp_path):
     with pytest.raises(DataError, match=r"more\.csv"):
         prepare([source, other], tmp_path / "data", Request(min_rating=2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.csv", "more.csv"]
+
+
+def test_a_slip_in_a_command_costs_nothing_that_another_has_made(source, tmp_path):
+    run(source, tmp_path / "whole")
+    interrupt(source, tmp_path / "data", "merging interactions")
+    (tmp_path / "half.parquet").write_bytes(b"PAR1" + bytes(99))
+    for wrong, request in ((source, Request(user="usr")), (tmp_path / "half.parquet", Request())):
+        with pytest.raises(DataError, match=r"usr|half\.parquet"):
+            prepare([wrong], tmp_path / "data", request)
+    with pytest.raises(DatabaseError, match="no such table"):
+        prepare(Query("SELECT * FROM absent", f"sqlite:///{empty_database(tmp_path)}"), tmp_path / "data", Request())
+    said = []
+    run(source, tmp_path / "data", said)
+    assert said[0] == "going on after 4 finished stages of an interrupted run"
+    same_folder(tmp_path / "whole", tmp_path / "data")
+
+
+def empty_database(folder):
+    path = folder / "empty.db"
+    sqlite3.connect(path).close()
+    return path
 
 
 def test_too_little_memory_leaves_what_was_finished(source, tmp_path, monkeypatch):

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from macrid.data import tables
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import prepare
 from macrid.data.large.sources import files_of, fits_in_memory
+from macrid.data.weighing import Weighing
 from macrid.errors import DataError
 from tests.data.large.test_preparing import as_text, events
 
@@ -157,6 +159,19 @@ def test_a_rating_that_is_no_number_is_named(folder, others):
         pq.write_table(pa.table(columns), part)
         refuse(folder, "part-1.parquet, column 'rating': row 5 is empty or NaN; a finite number", Request(min_rating=2))
     refuse(folder, "column 'rating': row 5 is empty", Request(min_rating=2, rating="rating"))
+
+
+@pytest.mark.parametrize("rows", [600, 100])
+def test_a_count_says_which_rows_it_is_of(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(tables, "BATCH_ROWS", rows)
+    frame = as_text(events()).assign(weight=1.0)
+    frame.loc[frame.index[150:400], "weight"] = -1
+    frame.to_parquet(tmp_path / "events.parquet")
+    counted = r" \(counted in rows 101 to 200\)$" if rows == 100 else "(?<!rows 1 to 600\\))$"
+    with pytest.raises(DataError, match=rf"row 151 .*\b{min(250, rows // 2)} such rows.*{counted}"):
+        prepare(
+            [tmp_path / "events.parquet"], tmp_path / "out", Request(weighing=Weighing(weight="weight")), min_items=1
+        )
 
 
 def test_the_highest_rating_is_found_beside_a_part_without_rows(folder):

@@ -7,6 +7,7 @@ mean the same and have the same error messages.
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from macrid.errors import DataError
 INTEGERS, TEXT = "integers", "text"
 DIGITS, UNTYPED = "digits", "untyped"  # of a text file: all of them integers, or not
 ROW_GROUP = 1 << 20
+COUNTED = re.compile(r"\d (such rows?\b|of [\d,]+ rows\b)|\([\d,]+ rows?\)")  # in an error
 
 
 @dataclass(frozen=True)
@@ -193,28 +195,39 @@ class _Shifted(Table):
 def _rewritten(table: Table, found: Columns, request: Request, facts: _Facts) -> Iterator[tuple[pa.Table, int]]:
     """Batches with ids of a known type, whether each row reaches the rating, and its weight; and their first rows."""
     wanted = list(dict.fromkeys(found.roles.values()))
-    for columns in table.batches(wanted, text=wanted):
+    batches = iter(table.batches(wanted, text=wanted))
+    for columns in batches:
         first = facts.rows
-        batch = _Shifted(table, first)
-        parts: dict[str, Any] = {}
-        for role in ("user", "item"):
-            codes, ids = batch.read_ids(columns, found.roles[role])
-            facts.see_ids(role, ids.array)
-            parts[role] = ids.array.take(pa.array(codes))
-        if "rating" in found.roles:
-            ratings = batch.read_numbers(columns, found.roles["rating"])
-            facts.see_ratings(ratings)
-            parts["rated"] = pa.array(request.is_enough(ratings))
-        measured = request.weighing.read(batch, columns, found.roles)
-        if measured.weights is not None:
-            parts["weight"] = pa.array(measured.weights)
-        if measured.times is not None and len(measured.times):
-            facts.see_times(measured.notes[0], measured.times)
-            if request.keeps_times:
-                parts["time"] = pa.array(measured.times)
-        facts.see_notes(measured.notes[measured.times is not None :])
+        try:
+            part = _rewritten_batch(_Shifted(table, first), columns, found, request, facts)
+        except DataError as error:
+            is_all = first == 0 and next(batches, None) is None
+            if is_all or COUNTED.search(str(error)) is None:
+                raise
+            raise DataError(f"{error} (counted in rows {first + 1:,} to {first + columns.num_rows:,})") from error
         facts.rows += columns.num_rows
-        yield pa.table(parts), first
+        yield part, first
+
+
+def _rewritten_batch(batch: Table, columns: pa.Table, found: Columns, request: Request, facts: _Facts) -> pa.Table:
+    parts: dict[str, Any] = {}
+    for role in ("user", "item"):
+        codes, ids = batch.read_ids(columns, found.roles[role])
+        facts.see_ids(role, ids.array)
+        parts[role] = ids.array.take(pa.array(codes))
+    if "rating" in found.roles:
+        ratings = batch.read_numbers(columns, found.roles["rating"])
+        facts.see_ratings(ratings)
+        parts["rated"] = pa.array(request.is_enough(ratings))
+    measured = request.weighing.read(batch, columns, found.roles)
+    if measured.weights is not None:
+        parts["weight"] = pa.array(measured.weights)
+    if measured.times is not None and len(measured.times):
+        facts.see_times(measured.notes[0], measured.times)
+        if request.keeps_times:
+            parts["time"] = pa.array(measured.times)
+    facts.see_notes(measured.notes[measured.times is not None :])
+    return pa.table(parts)
 
 
 def rewritten_part(name: str, folder: Path, found: Columns, facts: dict[str, Any]) -> Part:

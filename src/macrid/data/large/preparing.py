@@ -137,6 +137,9 @@ def prepare(
     with claimed(out, DataError), writing(out, DataError, remedy):
         check_free(out, overwrite, DataError, replaceable=store.FILES)
         work = Work(out, _belongs_to(source, request, min_items, division))
+        if work.is_stale:
+            source = _readable(source, request)  # a slip in a command must not cost what another one has made
+            work.start_over()
         folder = work.path("arrays") / "data"
         if work.is_finished("arrays") and not folder.exists():  # killed right after it became the target
             work.start_over()
@@ -161,6 +164,19 @@ def prepare(
 def is_begun(out: Path) -> bool:
     """Whether an interrupted call left something to go on with."""
     return Work.place(out).exists()
+
+
+def _readable(source: Sequence[Path] | Query, request: Request) -> Sequence[Path] | Query:
+    """The source, with a query begun; an error if it cannot be opened or lacks columns."""
+    if isinstance(source, Query):
+        source = replace(source, table=source.open())
+        request.find(source.open())
+        return source
+    tables = [request.open(path, str(path)) for path in source]
+    columns = [request.find(table) for table in tables]
+    for table, found in zip(tables, columns, strict=True):
+        check_alike(tables[0], columns[0], table, found)
+    return source
 
 
 def _check(request: Request, min_items: int, memory: int) -> None:

@@ -18,22 +18,27 @@ class Work:
     """`.NAME.preparing`: a folder for each stage, and stages.json, which says what was prepared and how far it got."""
 
     def __init__(self, target: Path, belongs_to: dict[str, Any]) -> None:
-        """belongs_to: the inputs and options; what was made from others is deleted."""
+        """belongs_to: the inputs and options; what was made from others is stale."""
         self.folder = self.place(target)
         self.note = ""
         """What to tell the user about what was there."""
+        self.is_stale = False
+        """Whether what is there is of no use, so that the first thing to do is to start over."""
         belongs_to = json.loads(json.dumps({"format": FORMAT, **belongs_to, "start_of_the_machine": boot()}))
         self._state: dict[str, Any] = self._read()
         finished = self._state.get("finished")
         if self._state.get("belongs_to") == belongs_to and isinstance(finished, dict):
             if finished:
-                self.note = f"going on after {len(finished):,} finished stages of an interrupted run"
+                stages = f"{len(finished):,} finished stage{'s' * (len(finished) > 1)}"
+                self.note = f"going on after {stages} of an interrupted run"
             return
         if self.folder.exists():
             changed = _differences(self._state.get("belongs_to"), belongs_to)
             self.note = f"starting over: {changed} since the interrupted run"
         self._state = {"belongs_to": belongs_to}
-        self.start_over()
+        self.is_stale = self.folder.exists()
+        if not self.is_stale:
+            self.start_over()
 
     def start_over(self) -> None:
         if self.folder.exists():
@@ -41,6 +46,7 @@ class Work:
         self.folder.mkdir(parents=True)
         self._state["finished"] = {}
         self._write()
+        self.is_stale = False
 
     @staticmethod
     def place(target: Path) -> Path:
