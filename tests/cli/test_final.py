@@ -44,7 +44,7 @@ def test_preparing_says_what_a_model_would_not_learn_and_that_ratings_were_ignor
     code, out, err = invoke("data", "prepare", events, "--heldout", 50, "--out", tmp_path / "data")
     assert code == 0, err
     lost = len(Interactions.read(events).items) - len(store.read(tmp_path / "data").items)
-    assert f"another {lost} items" in out
+    assert f"{lost} more items occur only with held-out users" in out
     assert f"macrid train {shlex.quote(str(tmp_path / 'data'))} --out RUN --final" in out
     assert "ratings in column 'rating' were ignored" in err
     assert "--min-rating 4" in err

@@ -1,6 +1,7 @@
 """macrid data prepare of several files, and of data larger than memory."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -39,6 +40,20 @@ def test_one_file_may_be_streamed_or_not(invoke, parts, tmp_path, monkeypatch):
         assert code == 0, err
     same_folder(tmp_path / "a", tmp_path / "b")
     same_folder(tmp_path / "a", tmp_path / "c")
+
+
+@pytest.mark.parametrize("by", ["users", "time", "last"])
+def test_the_mean_weight_is_said_of_what_is_trained_on_streamed_or_not(invoke, tmp_path, by):
+    timed().to_parquet(tmp_path / "events.parquet")
+    said = []
+    for way in ("--stream", "--no-stream"):
+        code, _, err = invoke(
+            "data", "prepare", tmp_path / "events.parquet", "--split", by, "--time-col", "time", "--half-life", 9, way,
+            "--out", tmp_path / way,
+        )  # fmt: skip
+        assert code == 0, err
+        said.append(re.search(r"mean weight [\d.]+", err)[0])
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("how", [("time", "--at", "2001-09-30"), ("time", "--heldout", 0.2), ("last", "--last", 2)])

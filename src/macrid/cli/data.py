@@ -6,7 +6,7 @@ import glob
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
@@ -243,9 +243,14 @@ def _read_and_split(
 
     with working(f"reading {source if isinstance(source, Path) else 'the database'}"):
         data = Interactions.read(source, **options)
-    error_console.print(str(data.report), soft_wrap=True)
-    with working("splitting"):
-        parts = data.split(heldout, seed, **how)
+    report = data.report
+    try:
+        with working("splitting"):
+            parts = data.split(heldout, seed, **how)
+        if report is not None and parts.train.report is not None:
+            report = replace(report, mean_weight=parts.train.report.mean_weight)
+    finally:
+        error_console.print(str(report), soft_wrap=True)
     _print_notes(parts, data.report)
     return parts
 
@@ -287,11 +292,11 @@ def _print_prepared(split: Split, out: Path, json: bool) -> None:
     )
     more = 0 if split.everyone is None else len(split.everyone.items) - len(split.items)
     if more:
-        where = "held-out users have" if are_strangers else "validation and test have"
-        another, them = ("another item", "it") if more == 1 else (f"another {more:,} items", "them")
+        where = "with held-out users" if are_strangers else "in validation and test"
+        occur, them = ("item occurs", "it") if more == 1 else ("items occur", "them")
         console.print(
-            f"only {where} {another} ({more / (more + len(split.items)):.0%}): a model learns {them} if it is trained"
-            " with --final"
+            f"{more:,} more {occur} only {where} ({more / (more + len(split.items)):.0%}); train with --final to learn"
+            f" {them}"
         )
     options = " --final" * bool(more) if counts["heldout"] else " --epochs N"
     console.print(f"next: macrid train {quote(str(out))} --out RUN{options}", soft_wrap=True)
