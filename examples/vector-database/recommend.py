@@ -71,7 +71,10 @@ class Recommender:
 
     def recommend(self, history: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the n best items and their scores, for a history of positions; those in it are left out."""
-        queries, log_weights, is_empty = (part[0] for part in self.encoder.run(None, {"items": history[None]}))
+        inputs = {"items": history[None]}
+        if "weights" in {each.name for each in self.encoder.get_inputs()}:  # exported with --input weights
+            inputs["weights"] = np.ones((1, len(history)), dtype=np.float32)
+        queries, log_weights, is_empty = (part[0] for part in self.encoder.run(None, inputs))
         if is_empty:
             best = np.argsort(-self.popularity, kind="stable")[:n]
             return best, np.log((self.popularity[best] + 1) / (self.popularity + 1).sum())

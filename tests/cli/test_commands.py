@@ -18,7 +18,9 @@ import typer
 
 import macrid
 from macrid import cli, runs
+from macrid.cli.common import parse_ids
 from macrid.data import store
+from macrid.data.ids import Ids
 
 
 @pytest.fixture
@@ -655,3 +657,9 @@ def test_commands_to_paste_quote_folders_with_spaces(invoke, tmp_path):
     assert shlex.join(["macrid", "train", str(folder), "--out", "RUN"]) in out
     assert shlex.quote(str(events)) in invoke("train", events, "--out", tmp_path / "run")[2]
     assert shlex.quote(str(tmp_path / "no run")) in invoke("recommend", tmp_path / "no run", "--history", "1")[2]
+
+
+def test_ids_on_the_command_line_may_begin_with_blanks_and_contain_commas():
+    ids = Ids(["a", "  lead", "trail ", "b,c", "d"])
+    assert parse_ids(["a,  lead,trail ", " d , a"], ids) == ["a", "  lead", "trail ", "d", "a"]
+    assert parse_ids(["b,c", "a, unknown"], ids) == ["b,c", "a", "unknown"]

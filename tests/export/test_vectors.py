@@ -76,6 +76,12 @@ def test_lists_are_proved_from_few_of_the_items(recipe, tmp_path, monkeypatch, a
     assert 0 < max(fetched) < 200
 
 
+def test_the_recipe_serves_weighted_encoders_too(recipe, tmp_path):
+    model = made(assignment="soft", linear=True, items=300)
+    write_vectors(model, tmp_path / "vectors", inputs=["weights"])
+    check_recipe(recipe.Recommender(tmp_path / "vectors"), model, histories(20, 300), 5)
+
+
 def test_an_empty_history_gets_what_is_popular(recipe, tmp_path):
     model = made()
     write_vectors(model, tmp_path / "vectors")

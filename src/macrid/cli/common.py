@@ -232,7 +232,7 @@ def parse_ids(texts: Sequence[str], ids: Ids) -> list[Any]:
     """Ids from repeated, comma-separated options."""
     parsed: list[Any] = []
     for text in texts:
-        whole = ids.parse(text.strip())
-        parts = [text] if whole in ids else text.split(",")  # an id may contain a comma
-        parsed += [ids.parse(part.strip()) for part in parts if part.strip()]
+        is_whole = any(ids.parse(whole) in ids for whole in (text, text.strip()))
+        parts = [text] if is_whole else text.split(",")  # an id may contain a comma, and begin or end with a blank
+        parsed += [ids.parse(part if ids.parse(part) in ids else part.strip()) for part in parts if part.strip()]
     return parsed

@@ -65,6 +65,7 @@ def _check_folder(folder: Path) -> list[tuple[str, bool, str]]:
     remedies = {
         **dict.fromkeys(EDITABLE, "; accept it with --accept, or write names again with `macrid names RUN --anew`"),
         **dict.fromkeys(CACHES, "; delete it, it is computed again when needed"),
+        "index.safetensors": "; build it again with `macrid index RUN`",
     }
     sizes = {name: decimal((folder / name).stat().st_size) for name in names if (folder / name).exists()}
     checks = [(name, True, size) for name, size in sizes.items() if name not in wrong]

@@ -74,5 +74,6 @@ def in_words(trial: dict[str, Any]) -> str:
         return f"{trial['users']} users: {spent}, with {trial['recall']:.1%} of the exact lists"
     return (
         f"{trial['users']} users: {spent}; {trial['candidates']:,.0f} items scored per list,"
-        f" {trial['compared']:.1%} of all compared, {trial['proved_at_once']:.0%} proved at once"
+        f" {min(trial['compared'], 1):.1%} of the items compared,"
+        f" {trial['proved_at_once']:.0%} of the lists proved at once"
     )

@@ -258,7 +258,7 @@ def choose_weight(ndcg: Callable[[float], np.ndarray]) -> Choice:
     best = max(better, key=lambda weight: gains[weight].mean(), default=USUAL)
     if gains[best].mean() > gains[0.0].mean():
         return Choice(best)
-    return Choice(0.0, f"they do not help {users} validation users")
+    return Choice(0.0, f"they do not help {users:,} validation users")
 
 
 def weights_by_user(histories: sp.csr_array) -> np.ndarray | None:
