@@ -172,10 +172,12 @@ def _readable(source: Sequence[Path] | Query, request: Request) -> Sequence[Path
         source = replace(source, table=source.open())
         request.find(source.open())
         return source
-    tables = [request.open(path, str(path)) for path in source]
-    columns = [request.find(table) for table in tables]
-    for table, found in zip(tables, columns, strict=True):
-        check_alike(tables[0], columns[0], table, found)
+    first: tuple[Table, Columns] | None = None
+    for path in source:
+        table = request.open(path, str(path))
+        found = request.find(table)
+        first = first or (table, found)
+        check_alike(*first, table, found)
     return source
 
 
