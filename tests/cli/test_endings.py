@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from macrid import cli
 from macrid.cli import data as data_command
 from macrid.cli.common import number_or_name, one_line
-from macrid.cli.train import _again
+from macrid.cli.train import _continuing_command
 from macrid.data import store
 from macrid.errors import DataError
 
@@ -261,7 +261,7 @@ def test_the_command_that_continues_a_training_starts_as_many_processes(monkeypa
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.argv", ["macrid", "train", "my data", "--out", "run", "--overwrite"])
-    assert _again() == f"{start} train 'my data' --out run --resume"
+    assert _continuing_command() == f"{start} train 'my data' --out run --resume"
     if start != "macrid":
         monkeypatch.setenv("WORLD_SIZE", "4")
-        assert _again().endswith("--resume, with the same options for torchrun on every machine")
+        assert _continuing_command().endswith("--resume, with the same options for torchrun on every machine")

@@ -200,7 +200,7 @@ def test_a_file_that_another_process_writes_to_for_too_long_is_an_error(tmp_path
         ),
         ("sqlite:///", "not the URL of a database"),
         ("events.db", "not the URL of a database"),
-        ("127.0.0.1:5432:shop:ann:hidden1", "a text that is not shown.*: not the URL of a database"),
+        ("127.0.0.1:5432:shop:ann:hidden1", r"the address \(not shown.*\): not the URL of a database"),
         ("[db]\nuser = ann\npassword = hidden1", "not the URL of a database"),
         ('{"user": "ann", "password": "hidden1"}', "not the URL of a database"),
         ("postgres//ann:hidden1@host/name", "not the URL of a database"),

@@ -156,7 +156,7 @@ def train(
             if follows:
                 raise typer.Exit(130) from None
             if (out / TRAINING).is_dir():
-                error_console.print(f"continue with: {_again()}", soft_wrap=True)
+                error_console.print(f"continue with: {_continuing_command()}", soft_wrap=True)
             raise
     if follows:
         return
@@ -192,7 +192,7 @@ def _take_place(processes: int) -> bool:
     return follows
 
 
-def _again() -> str:
+def _continuing_command() -> str:
     """The command that continues an interrupted one."""
     from macrid.training.distributed import LAUNCHED, is_launched
 

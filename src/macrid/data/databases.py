@@ -41,7 +41,11 @@ def is_postgres(url: str) -> bool:
         return True
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         return False
-    shown = repr(hidden_password(url)) if LIKE_A_URL.fullmatch(url) else "a text that is not shown, as it may be secret"
+    shown = (
+        repr(hidden_password(url))
+        if LIKE_A_URL.fullmatch(url)
+        else "the address (not shown, as it may contain a password)"
+    )
     raise DatabaseError(f"{shown}: not the URL of a database; use one such as {EXAMPLES}")
 
 

@@ -35,7 +35,7 @@ TILE = 1 << 22  # similarities computed at once
 ARRANGED = 1 << 16  # items arranged at once
 DIVIDED = 1 << 14  # items divided into parts at once: they stay in a CPU's cache
 LOWEST = -80.0  # log c; lower ones are raised to it
-LEAST = -1e3  # log w; lower ones are raised to it
+LEAST_LOG_WEIGHT = -1e3  # log w; lower ones are raised to it
 ALIGNED = 16  # columns of the table are padded to a multiple
 ROUNDING = 1e-4  # of bounds in single precision: far more than it can be
 REACH = 0.35  # of a cell's radius that its best item is likely to have in a user's direction
@@ -127,7 +127,7 @@ class Cells:
         queries = z.new_zeros(*z.shape[:2], self.table.shape[1])
         queries[..., :dim] = z
         queries[..., dim : dim + concepts] = torch.eye(concepts, device=z.device)
-        queries[..., dim + concepts] = log_w.clamp(min=LEAST)
+        queries[..., dim + concepts] = log_w.clamp(min=LEAST_LOG_WEIGHT)
         queries[..., dim + concepts + 1] = raised(z.norm(dim=-1))
         rounded = queries.to(self.table.dtype)
         kept, lost = rounded.float(), queries - rounded.float()

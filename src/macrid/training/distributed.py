@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from macrid.data.split import HeldOut
     from macrid.models.neural import NeuralRecommender
 
-CODE_PLACE = re.compile(r"^\[[^\]]*\]\s*")  # of gloo's code
+CODE_PLACE = re.compile(r"^\[[^\]]*\]\s*")  # in gloo's source, before its messages
 TIMEOUT = timedelta(minutes=10)  # of anything that all processes do together
 NO_LIMIT = timedelta(days=365)  # of waiting for what the first process does alone
 SHORT = 5.0  # seconds to wait for the end of the first process, which may be due to the same error
@@ -177,7 +177,7 @@ def losses_explained(ranks: Ranks) -> Iterator[None]:
             raise
         reason = CODE_PLACE.sub("", first_line(error)).partition(". ")[0]
         raise LostError(
-            f"lost another process of the training ({reason[:200]}); what it says itself is the cause, and --resume"
+            f"lost another process of the training ({reason[:200]}); its own message says why, and --resume"
             " continues from the last checkpoint"
         ) from error
 

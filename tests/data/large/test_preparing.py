@@ -19,7 +19,6 @@ from macrid.data.interactions import Interactions
 from macrid.data.large import assembling, preparing
 from macrid.data.large.parts import Request
 from macrid.data.large.preparing import Division, prepare
-from macrid.data.large.timed import moments
 from macrid.data.weighing import Weighing
 from macrid.errors import DataError
 
@@ -264,22 +263,20 @@ def test_a_split_by_time_finds_the_column_of_times(tmp_path):
 
 
 def test_moments_are_found_in_more_files_than_can_be_open(tmp_path):
-    resource = pytest.importorskip("resource")
-    folders = [tmp_path / f"{number}" for number in range(300)]
-    for number, folder in enumerate(folders):
-        folder.mkdir()
-        np.save(folder / "moments.npy", np.arange(number, dtype=np.int64))  # none in the first
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    in_use = os.open(os.devnull, os.O_RDONLY)
-    os.close(in_use)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 64, hard))
-    try:
-        times = moments(folders)
-        assert len(times) == 300 * 299 // 2
-        assert times.before(2) == 298 + 299
-        assert times[598] == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    pytest.importorskip("resource")
+    for number in range(300):
+        (tmp_path / f"{number}").mkdir()
+        np.save(tmp_path / f"{number}" / "moments.npy", np.arange(number, dtype=np.int64))  # none in the first
+    code = """
+import resource, sys
+from pathlib import Path
+from macrid.data.large.timed import moments
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+times = moments(sorted(Path(sys.argv[1]).iterdir()))
+print(len(times), times.before(2), times[598])
+"""
+    ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(300 * 299 // 2), str(298 + 299), "2"]
 
 
 def test_arrays_of_unknown_length_are_complete_without_assertions(tmp_path):

@@ -367,10 +367,10 @@ class _Remembered(Table):
         self._set_columns(columns)
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> pa.Table:
-        raise NotImplementedError
+        raise AssertionError("the rows of this query have been read")
 
     def head(self, rows: int, columns: Sequence[str]) -> list[list[Any]]:
-        raise NotImplementedError
+        raise AssertionError("the rows of this query have been read")
 
 
 def _check_files(parts: Sequence[Part]) -> None:
