@@ -123,6 +123,7 @@ def test_a_folder_or_a_pattern_of_files_is_read_as_one_table(invoke, batch_run, 
         output = tmp_path / f"recs{number}"
         code, _, err = invoke("recommend", batch_run, "--input", source, "--output", output, "-n", 4, "--parts", 2)
         assert code == 0, err
+        assert f"{source if number else source.name}: ignored 1 unknown item: 'zz'" in err
         assert lists(output).equals(expected)
 
 

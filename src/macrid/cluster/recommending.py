@@ -103,7 +103,7 @@ def recommend_in_parts(
             resources = stack.enter_context(connected(ray))  # an error before any work is done
 
         def divide(folder: Path) -> Divided:
-            divider = Divider(folder, model.items, chosen, source.name)
+            divider = Divider(folder, model.items, chosen, source.name if source.exists() else str(source))
             return divider.divide(files, **columns, progress=lambda rows: progress(Progress(rows=rows)))
 
         found = job.divided(divide)
